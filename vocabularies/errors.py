@@ -1,4 +1,4 @@
-"""The error of a wrong vocabulary or vocabulary file; it names the place of every fault."""
+"""The error for an invalid vocabulary or vocabulary file, with the place of every fault."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One fault of a vocabulary and its place, such as ``merges[17]`` or ``line 3``."""
+    """One fault in a vocabulary, and its place, such as ``merges[17]`` or ``line 3``."""
 
     where: str
     message: str
@@ -18,7 +18,7 @@ class Finding:
 
 
 class VocabularyError(ValueError):
-    """A vocabulary, or a file that should hold one, is wrong; ``findings`` names every place."""
+    """A vocabulary or a vocabulary file is invalid; ``findings`` lists every fault."""
 
     def __init__(self, findings: Iterable[Finding]) -> None:
         self.findings = tuple(findings)
@@ -26,5 +26,5 @@ class VocabularyError(ValueError):
 
     @classmethod
     def at(cls, where: str, message: str) -> VocabularyError:
-        """Make an error of a single finding."""
+        """Make an error with a single finding."""
         return cls((Finding(where, message),))

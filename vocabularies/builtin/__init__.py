@@ -1,10 +1,12 @@
-"""The vocabularies that come with the package, so that a new machine works offline.
+"""The vocabularies that are part of the package and need no download.
 
-`catalog` names them and loads one by its name. BPE vocabularies are stored in the canonical form
-(`*.vocabulary.xz`), which `build` makes of the upstream files that `upstream_files` names; k-mers
-and characters are made from their rule (`rules`). SOURCES.md has origins, licences and digests.
+`catalog` lists them and loads one by name. BPE vocabularies are stored in the canonical form
+(`*.vocabulary.xz`). `build` creates these files from the upstream files that are listed in
+`upstream_files`. `rules` creates k-mer and character vocabularies. SOURCES.md lists origins,
+licences and digests.
 
-The registry of the service, tests and benchmarks call it. A name always means the same digest.
+The registry of the service, tests and benchmarks call these modules. The vocabulary of a name
+always has the same digest.
 """
 
 from vocabularies.builtin.catalog import BUILTINS as BUILTINS

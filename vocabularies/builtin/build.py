@@ -1,6 +1,6 @@
 """Rebuilds the stored vocabularies: python -m vocabularies.builtin.build UPSTREAM_DIR.
 
-Files are found by their sha256, not by their names; SOURCES.md says where they come from.
+Files are identified by their SHA-256, not by their names; SOURCES.md lists their origins.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def find_upstream(folder: Path) -> dict[str, Path]:
 
 
 def rebuild(name: str, content: bytes) -> Vocabulary:
-    """Read the vocabulary of an upstream file."""
+    """Read the built-in vocabulary of this name from the content of its upstream file."""
     return read_vocabulary({name: content}, format=UPSTREAM[name].format, decoder="inverse")
 
 
@@ -40,7 +40,7 @@ def compress(vocabulary: Vocabulary) -> bytes:
 
 
 def main(arguments: list[str]) -> int:
-    """Write every stored vocabulary into this package; exit status 1 where a file is missing."""
+    """Write every stored vocabulary into this package; return 1 if a file is missing, else 0."""
     if len(arguments) != 1:
         print("usage: python -m vocabularies.builtin.build UPSTREAM_DIR", file=sys.stderr)
         return 2

@@ -21,7 +21,7 @@ class BuiltinInfo:
 
     Attributes:
         source: the published project or file.
-        licence: the licence that the source names; a list made from a rule has none of its own.
+        licence: the licence that the source states; a list made from a rule has no licence.
         family: the kind of tokenizer, such as "byte-level BPE".
     """
 
@@ -64,7 +64,7 @@ def describe(name: str) -> BuiltinInfo:
     """Return origin, licence and family of a built-in vocabulary.
 
     Raises:
-        KeyError: there is none of this name; the message lists similar names.
+        KeyError: there is no built-in vocabulary of this name; the message lists similar names.
     """
     if name in _BY_NAME:
         return _BY_NAME[name]
@@ -74,7 +74,7 @@ def describe(name: str) -> BuiltinInfo:
 
 @functools.cache
 def load(name: str) -> Vocabulary:
-    """Load a built-in vocabulary, once in a process.
+    """Load a built-in vocabulary; later calls in the same process return the same object.
 
     Raises:
         KeyError: as `describe`.

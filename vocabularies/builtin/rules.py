@@ -1,7 +1,7 @@
-"""Makes the built-in vocabularies that follow from a rule: k-mers, characters, bytes.
+"""Makes the built-in vocabularies that are defined by a rule: k-mers, characters, bytes.
 
-Makes only the list of tokens: `formats.word_lists.published_rules` finds the rule by the list's
-first tokens, and tests compare the lists with published files.
+This module makes only the lists of tokens. `formats.word_lists.published_rules` finds the rule of a
+list by its first tokens. Tests compare the lists with published files.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ def _dnabert1(k: int) -> Callable[[], Vocabulary]:
 
 
 def _caduceus() -> Vocabulary:
-    """Make HyenaDNA's vocabulary, but with every sequence made upper case."""
+    """Make HyenaDNA's vocabulary, changed so that sequences are converted to upper case."""
     vocabulary = _words(HYENADNA, "ACGTN")
     assert isinstance(vocabulary.model, Characters)
     return replace(vocabulary, model=replace(vocabulary.model, case="upper"))
 
 
 def _evo_bytes() -> Vocabulary:
-    """Make a vocabulary with each byte its own id; the bytes 0 and 1 are also "eos" and "pad"."""
+    """Make a vocabulary whose ids are the byte values; 0 and 1 are also "eos" and "pad"."""
     tokens = [bytes([byte]) for byte in range(256)]
     return Vocabulary(
         tokens=(*tokens, *[None] * (EVO_IDS - 256)),

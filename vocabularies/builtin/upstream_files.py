@@ -1,7 +1,7 @@
-"""Names the upstream file of each stored built-in vocabulary by its SHA-256.
+"""Lists the SHA-256 of the upstream file of each stored built-in vocabulary.
 
-The files themselves are not here: `build` finds them in a folder, SOURCES.md says where they come
-from.
+The files are not part of the package. `build` finds them in a folder, and SOURCES.md lists their
+origins.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
 """Reads and writes vocabularies as files.
 
-`vocabulary_files` finds the format of a file and calls its reader, and `folders` the files of a
-model's folder; `huggingface`, `tiktoken` and
-`word_lists` are families of formats; GPT-2's pair of files (`vocab_and_merges`) and the canonical
-form (`canonical_files`) are a module each. The registry of the service, the command line and the
-built-in vocabularies call it.
+`vocabulary_files` detects the format of a file and calls its reader; `folders` finds the vocabulary
+files in a model's folder. `huggingface`, `tiktoken` and `word_lists` are families of formats.
+`vocab_and_merges` handles GPT-2's pair of files, and `canonical_files` the canonical form. The
+registry of the service, the command line and the built-in vocabularies call these modules.
 
-Nothing in a file is executed, archives and pickles are refused before anything is parsed, and a
-wrong file is a VocabularyError with the place of every fault. A writer refuses a vocabulary that
-its format cannot hold. Knows neither HTTP nor where files come from.
+Nothing in a file is executed. Archives and pickles are refused before anything is parsed. An
+invalid file raises a VocabularyError with the place of every fault. A writer refuses a vocabulary
+that its format cannot represent. The package does not depend on HTTP or on where files come from.
 """
 
 from vocabularies.formats.vocabulary_files import FORMATS as FORMATS

@@ -1,8 +1,9 @@
-"""Makes a vocabulary of the strings and merges of a BPE file.
+"""Makes a vocabulary from the strings and merges of a BPE file.
 
-Serves tokenizer.json and vocab.json + merges.txt. A byte-level file spells bytes in GPT-2's
-alphabet; a string with any other character (DeepSeek's list has some) is a token that no text is
-encoded to, and stands for its own UTF-8 bytes. Knows no JSON and no files.
+The readers of tokenizer.json and of vocab.json with merges.txt use it. A byte-level file represents
+bytes by GPT-2's alphabet. A string with any other character (DeepSeek's list has some) is a token
+to which no text is encoded; it is decoded to its own UTF-8 bytes. This module does not parse JSON
+or read files.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from vocabularies.preprocessing.pretokenizers import pretokenize
 
 _MAX_FINDINGS = 100
 _HOLE = re.compile("\ue000([0-9]+)|([0-9]+)\ue000")
-# Maps the alphabet to Latin-1, and Latin-1 characters outside the alphabet out of Latin-1.
+# Maps the alphabet to Latin-1, and Latin-1 characters that are not in the alphabet to others.
 _TO_LATIN_1 = {code: 0xFFFF for code in range(256)} | {
     ord(character): byte for character, byte in CHARACTER_TO_BYTE.items()
 }
 
 
 def string_to_bytes(string: str, byte_level: bool) -> bytes | None:
-    """Return the bytes that a string of the file means; None for a string outside the alphabet."""
+    """Return the bytes that a string of the file represents; None if it is not in the alphabet."""
     if not byte_level:
         return string.encode()
     try:
@@ -38,11 +39,11 @@ def string_to_bytes(string: str, byte_level: bool) -> bytes | None:
 
 
 def hole_string(token_id: int) -> str:
-    """Make the string that a tokenizer.json has for an id without meaning.
+    """Make the string for an id without a token, a hole, in a tokenizer.json.
 
-    fastokens refuses a list with gaps; tokenizers reads both. The character comes last because
-    fastokens' time grows with the square of the strings that begin alike: 110,000 holes took 4 s
-    with the character first, and take 0.4 s.
+    fastokens refuses a list with missing ids, and tokenizers accepts both. The distinguishing
+    character is the last one, because fastokens' loading time grows with the square of the number
+    of strings with a common beginning: 110,000 holes take 0.4 s instead of 4 s.
     """
     return f"{token_id}\ue000"
 
@@ -55,17 +56,17 @@ def _is_hole(string: str, token_id: int) -> bool:
 def merge_ids(
     pairs: Sequence[Any], vocab: Mapping[str, int], where: str, prefix: str = ""
 ) -> list[tuple[int, int]]:
-    """Convert merges to ids; of a pair that is listed twice the last counts, as in tokenizers.
+    """Convert merges to ids; if a pair is listed twice, the last one is used, as in tokenizers.
 
     Args:
         pairs: "a b" or ["a", "b"] by rank.
-        vocab: string -> id; both parts and the two joined must be there.
-        where: the place of a merge in findings, such as ``model.merges[{}]``.
-        prefix: every right part begins with it, and the joined token omits it: with "##", a and
-            ##b make ab.
+        vocab: string -> id; it must contain both parts of every merge and the joined string.
+        where: the format of a merge's place in findings, such as ``model.merges[{}]``.
+        prefix: the beginning of every right part, which the joined token omits: with "##", the
+            parts a and ##b become ab.
 
     Raises:
-        VocabularyError: some merges are wrong; it names the place of each.
+        VocabularyError: some merges are invalid; the error lists the place of each.
     """
     try:
         parts = [pair.split(" ") if isinstance(pair, str) else pair for pair in pairs]
@@ -111,12 +112,12 @@ def make_bpe_vocabulary(
     motifs: tuple[str, ...] = (),
     **fields: Any,
 ) -> Vocabulary:
-    """Make the vocabulary of a list of strings, its merges and its special tokens.
+    """Make a vocabulary from a list of strings, its merges and its special tokens.
 
     Args:
-        vocab: string -> id, as the file has it; may name special tokens too.
+        vocab: string -> id, as in the file; it may include special tokens.
         pairs: merges by rank.
-        byte_level: strings are in GPT-2's alphabet and symbols begin as bytes.
+        byte_level: whether strings are in GPT-2's alphabet, so that merging starts from bytes.
         special_tokens: in any order.
         ignore_merges: see Bpe.
         unknown_id: see Bpe.
@@ -126,9 +127,9 @@ def make_bpe_vocabulary(
         fields: the other fields of Vocabulary.
 
     Raises:
-        VocabularyError: the fields have faults; it names each.
-        NotRepresentable: a Vocabulary would encode some text to a special token where the library
-            does not.
+        VocabularyError: some fields are invalid; the error lists each fault.
+        NotRepresentable: a Vocabulary would encode some text to a special token, and the library
+            would not.
     """
     special = {token.content: token for token in special_tokens}
     spelled, unspellable = _spell_all(vocab, special, byte_level)
@@ -169,7 +170,7 @@ def make_bpe_vocabulary(
 def _spell_all(
     vocab: Mapping[str, int], special: Mapping[str, SpecialToken], byte_level: bool
 ) -> tuple[dict[int, bytes], list[SpecialToken]]:
-    """Return the bytes of ordinary tokens by id, and an unmatched token for each other string."""
+    """Return the bytes of ordinary tokens by id, and an unmatched token for every other string."""
     spelled: dict[int, bytes] = {}
     unspellable: list[SpecialToken] = []
     for string, token_id in vocab.items():
@@ -193,10 +194,11 @@ def _never_ordinary(
 
 
 def _refuse_equal_bytes(special_only: Mapping[str, bytes], ordinary: Set[bytes]) -> None:
-    """Refuse a special token with the bytes of another one that is also an ordinary token.
+    """Refuse special tokens whose bytes equal those of an ordinary token.
 
     Raises:
-        NotRepresentable: there is one, such as " " beside "Ġ": merges give only the second.
+        NotRepresentable: there is such a token, for instance " " if "Ġ" is an ordinary token:
+            merges produce only the second.
     """
     for content, spelled in special_only.items():
         if spelled in ordinary:
@@ -212,8 +214,8 @@ def refuse_ambiguous_tokens(
 ) -> None:
     """Refuse special tokens to which a Vocabulary would also encode ordinary text.
 
-    A Vocabulary does so where no ordinary token spells the same: for a first symbol, and for a
-    whole pretoken where merges are ignored.
+    This happens if no ordinary token has the same bytes: for a single symbol before any merge, and
+    for a whole pretoken if merges are ignored.
 
     Args:
         special_only: special tokens to which the library never encodes ordinary text, and their
@@ -240,10 +242,10 @@ def refuse_ambiguous_tokens(
 
 
 def refuse_other_decoder(vocabulary: Vocabulary) -> None:
-    """Refuse to write a decoder into files that have none, which is read as the inverse.
+    """Refuse a decoder other than the inverse, for formats that do not store the decoder.
 
     Raises:
-        VocabularyError: its decoder is another one.
+        VocabularyError: the vocabulary has another decoder.
     """
     if vocabulary.decoder != "inverse":
         message = "only tokenizer.json and canonical say that blanks stand between decoded tokens"

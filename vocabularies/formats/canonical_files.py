@@ -1,7 +1,7 @@
 """Reads the canonical form of a vocabulary, and adds and verifies the checksum of stored files.
 
-`model.canonical` describes the form and writes it. No part of it is code: reading it runs nothing
-but NumPy and the JSON parser.
+`model.canonical` describes the form and writes it. The form contains no code: reading it runs only
+NumPy and the JSON parser.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def read_canonical(data: bytes) -> Vocabulary:
     """Read the vocabulary of a canonical form.
 
     Raises:
-        VocabularyError: the bytes are not a canonical form, or the vocabulary is wrong.
+        VocabularyError: the bytes are not a canonical form, or the vocabulary is invalid.
     """
     if not data.startswith(MAGIC):
         raise VocabularyError.at("byte 0", "not the canonical form of a vocabulary")
@@ -41,20 +41,21 @@ def read_canonical(data: bytes) -> Vocabulary:
     if to_bytes(vocabulary) != data:
         message = "damaged canonical form: the same vocabulary has other canonical bytes"
         raise VocabularyError.at("header", message)
-    vocabulary.__dict__["digest"] = digest_of(data)  # The property would write the bytes again.
+    # The property would compute the canonical form again.
+    vocabulary.__dict__["digest"] = digest_of(data)
     return vocabulary
 
 
 def add_checksum(content: bytes) -> bytes:
     """Put a line with the SHA-256 of a file before its content.
 
-    Only the checksum detects a changed letter: the file is then another valid vocabulary.
+    A changed letter may make the file another valid vocabulary; only the checksum detects this.
     """
     return b"%b%b\n%b" % (CHECKSUM_PREFIX, hashlib.sha256(content).hexdigest().encode(), content)
 
 
 def strip_checksum(data: bytes) -> bytes:
-    """Verify and remove the line of `add_checksum`; bytes without one are returned as they are.
+    """Verify and remove the line of `add_checksum`; bytes without it are returned unchanged.
 
     Raises:
         VocabularyError: the content does not have that checksum.
@@ -97,11 +98,11 @@ def _parse(data: memoryview) -> Vocabulary:
 def _tokens(
     data: bytes, lengths: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> tuple[bytes | None, ...]:
-    """Cut the tokens out of the data.
+    """Read the tokens from the data.
 
     Args:
         data: the canonical form without MAGIC.
-        lengths: int64[V], bytes of each token; -1 for an id without one.
+        lengths: int64[V], the number of bytes of each token; -1 for an id without a token.
         ends: int64[V], where each token ends in the data.
     """
     begins = (ends - np.maximum(lengths, 0)).tolist()

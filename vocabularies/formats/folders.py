@@ -1,4 +1,4 @@
-"""Finds the files of a folder that hold its vocabulary."""
+"""Finds the vocabulary files in a model's folder."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vocabularies.formats.tiktoken.ranks import is_rank_file
 
-# The files that are read from a folder: the first of these groups that is complete.
+# Groups of files; the first group that is complete is read.
 GROUPS = (
     ("tokenizer.json",),
     ("tekken.json",),
@@ -20,14 +20,14 @@ RANK_SUFFIXES = (".tiktoken", ".model")
 
 
 class NoTokenizer(ValueError):
-    """A folder holds no tokenizer in a known format; the message lists its files."""
+    """A folder contains no tokenizer in a known format; the message lists its files."""
 
 
 def find_tokenizer_files(folder: Path) -> list[Path]:
-    """Find the files of a folder that hold its vocabulary.
+    """Find the vocabulary files in a folder.
 
     Raises:
-        NoTokenizer: there are none that are read.
+        NoTokenizer: no file has a supported format.
     """
     for names in GROUPS:
         paths = [folder / name for name in names]

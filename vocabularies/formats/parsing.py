@@ -1,6 +1,7 @@
-"""Parses the bytes of files to text or JSON, with the place of every fault.
+"""Parses the bytes of files as text or JSON, and reports the place of every fault.
 
-Refuses archives, compressed files and pickles before anything is parsed. Knows no format.
+Archives, compressed files and pickles are refused before anything is parsed. This module does not
+depend on a vocabulary format.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _MAGIC = (
 
 
 class NotRepresentable(Exception):
-    """A correct file describes a vocabulary that no model here represents exactly; says why."""
+    """No model of this package represents a valid file exactly; the message says why."""
 
 
 class _BadJson(ValueError):
@@ -68,7 +69,7 @@ def refuse_binary_files(files: Mapping[str, bytes]) -> None:
 
 
 def _is_sentencepiece(data: bytes) -> bool:
-    """Whether a file begins like a ModelProto: a message that holds a string and its score."""
+    """Whether a file begins like a ModelProto: a message that contains a string and its score."""
     if len(data) < 4 or data[0] != 0x0A or data[2] != 0x0A:
         return False
     return data[4 + data[3] : 5 + data[3]] == b"\x15"
@@ -78,7 +79,7 @@ def decode_text(data: bytes) -> str:
     """Decode UTF-8, with or without a byte order mark.
 
     Raises:
-        VocabularyError: the data are not UTF-8; it names the first wrong byte.
+        VocabularyError: the data are not UTF-8; the error has the place of the first invalid byte.
     """
     try:
         return data.decode("utf-8-sig")
@@ -92,7 +93,7 @@ def parse_json(data: bytes) -> Any:
     """Parse JSON without repeated keys, NaN, deep nesting or half surrogate pairs.
 
     Raises:
-        VocabularyError: the data are not such JSON; it names line and column, or the path.
+        VocabularyError: the data are not such JSON; the error has the line and column, or the path.
     """
     text = decode_text(data)
     try:
@@ -114,7 +115,7 @@ def parse_json(data: bytes) -> Any:
 
 
 def _half_characters(node: Any, where: str) -> Iterator[str]:
-    """Yield the places of strings, keys included, that hold half a surrogate pair."""
+    """Yield the places of strings and keys that contain half a surrogate pair."""
     match node:
         case str():
             if _HALF.search(node):
@@ -165,7 +166,8 @@ def read_token_ids(vocab: Any, where: str) -> dict[str, int]:
     """Check a JSON object of token -> id.
 
     Raises:
-        VocabularyError: some ids are no numbers, too large or given twice; it names each entry.
+        VocabularyError: some ids are not numbers, too large or used twice; the error lists each
+            entry.
     """
     if not isinstance(vocab, dict) or not vocab:
         raise VocabularyError.at(where, "must be an object of token -> id with at least one entry")

@@ -1,6 +1,6 @@
 """Guesses the roles of special tokens from the contents that published models use.
 
-Readers of files that name the roles do not call it. Knows no format.
+Only readers of formats that do not store the roles use it. It does not depend on a format.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ROLE_CONTENTS = {
 
 
 def guess_roles(contents: Iterable[tuple[str, int]]) -> dict[str, int]:
-    """Guess role -> id; of several contents for a role the first in ROLE_CONTENTS counts."""
+    """Guess the id of each role; of several contents, use the first in ROLE_CONTENTS."""
     ids = dict(contents)
     return {
         role: next(ids[content] for content in usual if content in ids)

@@ -1,7 +1,4 @@
-"""Converts JSON values to the annotated types of dataclass fields.
-
-Knows no format.
-"""
+"""Converts JSON values to the annotated types of dataclass fields."""
 
 from __future__ import annotations
 
@@ -14,8 +11,8 @@ def as_type(hint: Any, value: Any) -> Any:
     """Convert a JSON value to an annotated type: lists become tuples, objects dataclasses.
 
     Raises:
-        TypeError: the value is of another type, or a field is missing or unknown.
-        UnicodeEncodeError: a string holds half a surrogate pair.
+        TypeError: the value has another type, or a field is missing or unknown.
+        UnicodeEncodeError: a string contains half a surrogate pair.
     """
     if isinstance(hint, type) and dataclasses.is_dataclass(hint) and isinstance(value, dict):
         return _as_dataclass(hint, value)
@@ -53,7 +50,7 @@ _DESCRIPTIONS = {int: "a whole number", str: "a text", bool: "true or false"}
 
 
 def _describe(hint: Any) -> str:
-    """Name a type for people who write JSON."""
+    """Return the name of a type in terms of JSON, for error messages."""
     origin, args = get_origin(hint), get_args(hint)
     if origin is Literal:
         return f"one of {', '.join(args)}"

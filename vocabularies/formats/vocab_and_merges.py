@@ -1,9 +1,9 @@
 """Reads and writes GPT-2's pair of files, vocab.json and merges.txt.
 
-Strings are in the byte alphabet. The files hold neither the pretokenizer (GPT-2's unless given)
-nor the special tokens (found by their usual contents, or given). A usual content that a merge makes
-is ordinary text, as `<s>` in Qwen 2.5's list; no merge makes a real special token, such as GPT-2's
-`<|endoftext|>` or RoBERTa's `<s>`. Knows nothing of tokenizer.json.
+Strings are in the byte alphabet. The files contain neither the pretokenizer nor the special tokens;
+both may be given as arguments. The default pretokenizer is GPT-2's. By default, strings such as
+`<s>` and `<|endoftext|>` are special tokens unless a merge produces them: `<s>` is special in
+RoBERTa's list, and ordinary text in Qwen 2.5's. This module does not depend on tokenizer.json.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from vocabularies.model.types import Bpe, SpecialToken
 from vocabularies.model.vocabulary import Vocabulary
 
 _END_OF_WORD = "</w>"
-_OTHERS_SHARE = 4  # A list is not byte-level if more than a fourth of its strings are not.
+# A list is not byte-level if more than a quarter of its strings are outside the byte alphabet.
+_OTHERS_SHARE = 4
 _USUAL = {content for contents in ROLE_CONTENTS.values() for content in contents}
 
 
@@ -49,10 +50,10 @@ def read_bpe_files(
         merges_txt: a pair on each line, by rank; lines that begin with "#version" are skipped.
         pretokenizer: its name; None: gpt2.
         special_tokens: content -> id; None: the usual ones (``<|endoftext|>``, ``<s>`` ...) that
-            vocab.json holds and no merge makes.
+            vocab.json contains and no merge produces.
 
     Raises:
-        VocabularyError: a file is wrong; it names the place of every fault.
+        VocabularyError: a file is invalid; the error lists the place of every fault.
     """
     vocab = read_token_ids(parse_json(vocab_json), "vocab.json")
     _check_is_byte_level(vocab)
@@ -93,7 +94,7 @@ def _merges(merges_txt: bytes, vocab: Mapping[str, int]) -> list[tuple[int, int]
     """Read the pairs of ids, by rank.
 
     Raises:
-        VocabularyError: some merges are wrong; it names the line of each.
+        VocabularyError: some merges are invalid; the error lists the line of each.
     """
     lines = [line.removesuffix("\r") for line in decode_text(merges_txt).split("\n")]
     if lines and not lines[-1]:
@@ -110,7 +111,7 @@ def _merges(merges_txt: bytes, vocab: Mapping[str, int]) -> list[tuple[int, int]
 
 
 def _usual_tokens(vocab: Mapping[str, int], merges: list[tuple[int, int]]) -> dict[str, int]:
-    """Find the usual special tokens that no merge makes."""
+    """Find the usual special tokens that no merge produces."""
     usual = {content: vocab[content] for content in _USUAL if content in vocab}
     if not usual:
         return usual
@@ -139,7 +140,8 @@ def _special_tokens(vocab: Mapping[str, int], given: Mapping[str, int]) -> list[
 def write_bpe_files(vocabulary: Vocabulary) -> dict[str, bytes]:
     """Write vocab.json and merges.txt of a byte-level BPE vocabulary.
 
-    The files hold neither the pretokenizer nor the special tokens: a reader needs them as well.
+    The files contain neither the pretokenizer nor the special tokens; readers need them as
+    arguments.
 
     Raises:
         VocabularyError: the two files cannot express the vocabulary.

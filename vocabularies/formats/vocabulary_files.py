@@ -69,15 +69,15 @@ def read_vocabulary(
 
     Args:
         files: file name -> content.
-        format: one of FORMATS, or "auto": found from the names and the content.
-        pretokenizer: its name, for files that do not say it.
-        special_tokens: content -> id, for files that do not say which tokens are special.
+        format: one of FORMATS, or "auto": detected by the names and the content.
+        pretokenizer: its name, for formats that do not store it.
+        special_tokens: content -> id, for formats that do not store which tokens are special.
         id_offset: id = rank + id_offset, for rank files.
-        decoder: "file": ids are decoded as the file says, which is what its library does;
-            "inverse": to what was encoded.
+        decoder: how ids are decoded: "file": by the decoder of the file, as its library does;
+            "inverse": to the encoded text.
 
     Raises:
-        VocabularyError: a file or an argument is wrong; it names the place of every fault.
+        VocabularyError: a file or an argument is invalid; the error lists the place of every fault.
     """
     if not files:
         raise VocabularyError.at("files", "no file was given")
@@ -120,7 +120,7 @@ def describe_ignored(
     kind = _detect(named) if format == "auto" else format
     if kind != "tokenizer.json":
         return ()
-    (data,) = named.values()  # `read_vocabulary` reads no such file with others.
+    (data,) = named.values()  # `read_vocabulary` accepts such a file only alone.
     return describe_unfollowed(data, vocabulary)
 
 
@@ -196,7 +196,7 @@ def _read_tekken(data: bytes) -> Vocabulary:
 
 
 def _read_list(kind: str, data: bytes, special_tokens: Mapping[str, int] | None) -> Vocabulary:
-    """Read a list of words; if that fails, the error also says that the file was read as one."""
+    """Read a list of words; the error says that the file was read as such a list."""
     try:
         return (read_vocab_json if kind == "vocab.json" else read_vocab_txt)(data, special_tokens)
     except VocabularyError as error:
@@ -257,7 +257,7 @@ def write_vocabulary(vocabulary: Vocabulary, format: str) -> dict[str, bytes]:
     """Write the files of a vocabulary: file name -> content.
 
     Raises:
-        VocabularyError: there is no such format, or it cannot express the vocabulary.
+        VocabularyError: there is no such format, or it cannot represent the vocabulary.
     """
     match format:
         case "tokenizer.json":

@@ -4,6 +4,7 @@
 confidence of bases from FASTA, TSV, JSON or lines; `metrics` measures how many motifs a
 tokenization splits.
 
-Training, the command line and benchmarks call it. Weights are integers in thousandths, so sums are
-the same in any order; a fault of a file names its line. Knows no vocabulary.
+Training, the command line and benchmarks call these modules. Weights are integers in thousandths,
+so their sums do not depend on the order. Errors in a file have the line number. The package does
+not depend on vocabularies.
 """

@@ -1,7 +1,8 @@
-"""Banks of motifs, and the spans of a corpus that hold their motifs: all, or a choice of them.
+"""Banks of motifs, and the spans of a corpus where motifs occur: all spans, or some of them.
 
-Knows no file (`motifs.files`), no tokens and no scores. Positions are bases of the joined corpus,
-`data` uint8[N] with `offsets` int64[B + 1]; no motif lies across two sequences.
+Positions are bases of the joined corpus, `data` uint8[N] with `offsets` int64[B + 1]. No span
+extends over two sequences. `motifs.files` reads banks from files. This module does not depend on
+tokens or scores.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ FULL_WEIGHT = 1000
 MAX_WEIGHT = 1_000_000
 MIN_LENGTH, MAX_LENGTH = 2, 256
 LETTERS = frozenset("ACGT")
-CHUNK_BYTES = 1 << 22  # Bytes of the corpus searched at once: matches are Python tuples at first.
+# The bytes of the corpus that are searched at once, to bound the memory for matches, which are
+# Python tuples.
+CHUNK_BYTES = 1 << 22
 _U_AS_T = bytes.maketrans(b"Uu", b"Tt")
 
 
@@ -32,11 +35,11 @@ class Motif:
     """A sequence that tokens should not split.
 
     Attributes:
-        sequence: letters A C G T; T stands for U, too: both are found.
-        name: for people; may be empty.
-        weight: its weight in scores, in thousandths: integers, so that scores are the same on every
-            machine.
-        where: the place it was read from, such as ``seeds.tsv: line 3``.
+        sequence: letters A, C, G and T; T matches both T and U.
+        name: a name for people; may be empty.
+        weight: its weight in scores, in thousandths; an integer, so that scores are the same on
+            every machine.
+        where: the place in a file that it was read from, such as ``seeds.tsv: line 3``.
     """
 
     sequence: str
@@ -47,12 +50,12 @@ class Motif:
 
 @dataclass(frozen=True)
 class MotifBank:
-    """Different motifs, sorted by their sequences.
+    """A set of motifs with different sequences, sorted by sequence.
 
-    Of a sequence that is given several times, the first name and the highest weight are kept.
+    If several motifs have the same sequence, the bank keeps the first name and the highest weight.
 
     Raises:
-        VocabularyError: some motifs are wrong; it names every fault and its place.
+        VocabularyError: some motifs are invalid; the error lists every fault and its place.
     """
 
     motifs: tuple[Motif, ...]
@@ -72,10 +75,10 @@ class MotifBank:
 
     @classmethod
     def of(cls, sequences: Iterable[str]) -> MotifBank:
-        """Make a bank of motifs of full weight, from sequences in either case, with T or U.
+        """Make a bank of motifs with weight 1 from sequences, in upper or lower case, with T or U.
 
         Raises:
-            VocabularyError: some sequences are wrong; it names every fault and its place.
+            VocabularyError: some sequences are invalid; the error lists every fault and its place.
         """
         return cls(
             tuple(
@@ -99,7 +102,7 @@ class MotifBank:
 
     @cached_property
     def digest(self) -> str:
-        """``sha256:`` and a hash of sequences and weights, which decide the spans."""
+        """``sha256:`` and a hash of the sequences and weights, on which the spans depend."""
         lines = "".join(f"{motif.sequence} {motif.weight}\n" for motif in self.motifs)
         return "sha256:" + hashlib.sha256(lines.encode()).hexdigest()
 
@@ -108,18 +111,18 @@ class MotifBank:
         return BytesAhoCorasick([sequence.encode() for sequence in self.sequences])
 
     def matches(self, data: bytes) -> list[tuple[int, int, int]]:
-        """Find (motif, begin, end) of every occurrence, ends ascending; U counts as T."""
+        """Find (motif, begin, end) of every occurrence, sorted by end; U matches T."""
         return self._automaton.find_matches_as_indexes(data.translate(_U_AS_T), overlapping=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Spans:
-    """Stretches of a corpus that tokens should not split; sorted by begin, then longest first.
+    """Parts of a corpus that tokens should not split, sorted by begin, then the longest first.
 
     Attributes:
         begins, ends: int64[S], bases of the joined corpus.
-        motifs: int32[S], the number of the motif in the bank; -1: a region by position.
-        weights: int64[S], thousandths, above 0.
+        motifs: int32[S], the number of the motif in the bank; -1: the span is a region by position.
+        weights: int64[S], in thousandths, greater than 0.
     """
 
     begins: NDArray[np.int64]
@@ -135,7 +138,7 @@ class Spans:
         motifs: NDArray[np.int32],
         weights: NDArray[np.int64],
     ) -> Spans:
-        """Make spans of arrays in any order."""
+        """Make spans from arrays whose entries are in any order."""
         order = np.lexsort((-ends, begins))
         return cls(begins[order], ends[order], motifs[order], weights[order])
 
@@ -149,11 +152,11 @@ class Spans:
         return len(self.begins)
 
     def take(self, index: NDArray[Any]) -> Spans:
-        """Return the spans of an ascending index, or of a mask."""
+        """Return the spans that an array of ascending indices or a mask selects."""
         return Spans(self.begins[index], self.ends[index], self.motifs[index], self.weights[index])
 
     def joined(self, other: Spans) -> Spans:
-        """Return these spans and others, in order; a stretch of both is there twice."""
+        """Return these spans and others, sorted; equal spans of both are kept twice."""
         return Spans.in_order(
             np.concatenate((self.begins, other.begins)),
             np.concatenate((self.ends, other.ends)),
@@ -162,7 +165,7 @@ class Spans:
         )
 
     def weighted(self, confidence: NDArray[np.int64]) -> Spans:
-        """Multiply each weight by the mean confidence of its bases, rounded; drop weights of 0.
+        """Multiply each weight by its span's mean confidence, rounded; drop spans of weight 0.
 
         Args:
             confidence: int64[N], thousandths for each base of the joined corpus.
@@ -176,7 +179,7 @@ class Spans:
 
 
 def spell_with_t(sequence: str) -> str:
-    """Write a sequence in upper case with T for U."""
+    """Return a sequence in upper case with U replaced by T."""
     return sequence.upper().replace("U", "T")
 
 
@@ -196,11 +199,13 @@ def _faults(motifs: tuple[Motif, ...]) -> Iterator[Finding]:
 
 
 def find_spans(bank: MotifBank, data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> Spans:
-    """Find every occurrence of every motif, overlapping and nested ones included.
+    """Find every occurrence of every motif, including overlapping and nested ones.
 
-    Only upper case matches; U and T are the same letter. Memory: 32 bytes for each occurrence.
+    Only upper-case letters match; U and T are the same letter. Each occurrence needs 32 bytes of
+    memory.
 
-    Example, motifs ACG and CG in TACGA|CG: ACG at 1, CG at 2 and at 5; A|CG is no ACG.
+    Example, motifs ACG and CG in TACGA|CG: ACG at 1, CG at 2 and at 5. A|CG is not an occurrence of
+    ACG, because it spans two sequences.
     """
     overlap = max(map(len, bank.sequences)) - 1
     found = [np.zeros((0, 3), np.int64)]
@@ -225,13 +230,13 @@ def _row_ends(positions: NDArray[np.int64], offsets: NDArray[np.int64]) -> NDArr
 def seed_spans(
     offsets: NDArray[np.int64], first: int = 2, last: int = 8, weight: int = FULL_WEIGHT
 ) -> Spans:
-    """Make a span of the same region in every sequence, by default a miRNA's seed, bases 2 to 8.
+    """Make a span of the same region in every sequence, by default a miRNA's seed (2 to 8).
 
     Args:
         offsets: int64[B + 1], where each sequence begins.
         first: the first base of the region, counted from 1.
-        last: its last base; a shorter sequence has no such region.
-        weight: thousandths.
+        last: the last base of the region; a shorter sequence gets no span.
+        weight: the weight of each span, in thousandths.
 
     Raises:
         ValueError: the region is empty or begins before base 1.
@@ -247,7 +252,7 @@ def seed_spans(
 def choose_spans(spans: Spans) -> Spans:
     """Choose spans without overlaps as the pretokenizer `motifs` does: leftmost, then longest.
 
-    Example, motifs AC, ACG and GT in TACGTT: ACG at 1; AC is shorter, GT begins inside it.
+    Example, motifs AC, ACG and GT in TACGTT: ACG at 1 is chosen; AC is shorter, and GT overlaps it.
     """
     follower = np.searchsorted(spans.begins, spans.ends).tolist()
     chosen = []

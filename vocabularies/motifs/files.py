@@ -1,6 +1,6 @@
 """Reads motifs and the confidence of bases from FASTA, TSV, JSON, or one motif on a line.
 
-Every fault is named with file and line. Knows no corpus and no tokens.
+Every error has the file and the line. This module does not depend on corpora or tokens.
 """
 
 from __future__ import annotations
@@ -22,24 +22,26 @@ WEIGHT_WORD = "weight="
 
 
 def read_motifs(name: str, data: bytes, format: MotifFormat = "auto") -> MotifBank:
-    """Read the bank of one file.
+    """Read a bank of motifs from one file.
 
-    - fasta: ``>name`` or ``>name weight=2.5``, then the sequence, on several lines if need be;
-    - tsv: sequence, name, weight, the last two optional; a first line that has the word
-      ``sequence`` names the columns, which may then come in any order and with others between;
+    - fasta: ``>name`` or ``>name weight=2.5``, then the sequence, on one or more lines;
+    - tsv: columns sequence, name and weight, of which the last two are optional. If the first line
+      contains the word ``sequence``, it is a header; columns may then have any order, and unknown
+      ones are ignored;
     - json: a list of sequences, or of objects with "sequence", "name", "weight";
     - lines: a sequence on each line.
 
-    Empty lines are skipped, and in all but JSON those that begin with "#". A weight is above 0 and
-    at most 1000, to three decimals; 1 where none is given.
+    Empty lines and, except in JSON, lines that begin with "#" are skipped. A weight is greater than
+    0, at most 1000, and has at most three decimals; the default is 1.
 
     Args:
         name: the file's name, for errors.
         data: its content.
-        format: "auto": found from the content.
+        format: one of the formats above, or "auto": detected by the content.
 
     Raises:
-        VocabularyError: the file is wrong; it names file and line of the first hundred faults.
+        VocabularyError: the file is invalid; the error lists file and line of the first hundred
+            faults.
     """
     refuse_binary_files({name: data})
     try:
@@ -163,7 +165,7 @@ def _motif(where: str, sequence: str, name: str = "", weight: str = "") -> Motif
 
 
 def _thousandths(word: str) -> int | None:
-    """Read a decimal number as thousandths; None if it is no number or has more than 3 decimals."""
+    """Convert a decimal number to thousandths; None for other words and more than 3 decimals."""
     try:
         value = float(word)
     except ValueError:
@@ -177,7 +179,7 @@ def _thousandths(word: str) -> int | None:
 def read_confidence(
     name: str, data: bytes, offsets: NDArray[np.int64], names: list[str] | None = None
 ) -> NDArray[np.int64]:
-    """Read the confidence of each base of a corpus: thousandths int64[N].
+    """Read the confidence of each base of a corpus, int64[N] in thousandths.
 
     The file has a record for each sequence, in order: a line ``>name``, then numbers from 0 to 1,
     one for each base, separated by white space, on any number of lines.
@@ -186,10 +188,10 @@ def read_confidence(
         name: the file's name, for errors.
         data: its content.
         offsets: int64[B + 1], where each sequence of the corpus begins.
-        names: the names of the sequences, which those of the records must equal; None: any names.
+        names: the names of the sequences, which must equal those of the records; None: any names.
 
     Raises:
-        VocabularyError: the file is wrong; it names file and line.
+        VocabularyError: the file is invalid; the error has file and line.
     """
     try:
         text = decode_text(data)

@@ -1,6 +1,6 @@
 """Measures how many motifs a tokenization splits, by the GeneticBPE paper's measures and others.
 
-Takes spans and tokens as arrays; knows no vocabulary and no engine.
+Spans and tokens are arrays. This module does not depend on vocabularies or engines.
 """
 
 from __future__ import annotations
@@ -20,23 +20,25 @@ MAX_K = 4
 class MotifMetrics:
     """The measures of one corpus; the mean of no values is NaN.
 
-    An instance is one span. Where tokens overlap (k-mers with stride 1), the token of a place is
+    An instance is one span. If tokens overlap (k-mers with stride 1), the token at a position is
     the last one that begins at or before it.
 
     Attributes:
-        num_sequences, num_bases, num_tokens, num_instances: how many there are.
+        num_sequences, num_bases, num_tokens, num_instances: the numbers of these in the corpus.
         distortion: the paper's delta_T (Equation 3) for k = 1 to MAX_K tokens (Definition 3.1): the
-            share of a sequence's instances that do not lie inside k tokens in a row, mean over the
-            sequences that have any.
-        preserved: the share of all instances that lie inside one token.
-        split_rate: the share of all instances that a token splits: it holds a part of the instance,
-            not all of it, and letters outside. 0 where every letter is a token, as in the paper's
-            tables; `distortion` is then 1 by its definition.
-        boundary_violations: the number of borders of instances inside such a token.
-        compression: letters of the whole corpus for each of its tokens, as trainings say it.
-        mean_compression: the paper's C_T (Equation 4): letters for each token of a sequence, mean
-            over the sequences.
-        fertility: tokens that cover an instance, mean over the instances that tokens cover.
+            share of a sequence's instances that are not inside k consecutive tokens; the mean over
+            the sequences that have instances.
+        preserved: the share of all instances that are inside one token.
+        split_rate: the share of all instances that a token splits. A token splits an instance if it
+            contains a part of it, but not all of it, and also other letters. The rate is 0 if every
+            letter is a token, as in the paper's tables; `distortion` is then 1 by its definition.
+        boundary_violations: the number of borders of instances that are inside such a splitting
+            token.
+        compression: the letters of the whole corpus divided by its tokens, as in `Training`.
+        mean_compression: the paper's C_T (Equation 4): the letters of a sequence divided by its
+            tokens; the mean over the sequences.
+        fertility: the mean number of tokens that cover an instance, over the instances that are
+            covered.
         tokens_per_sequence: the mean number of tokens of a sequence.
     """
 
@@ -60,7 +62,7 @@ def measure_motifs(
     begins: NDArray[np.int64],
     ends: NDArray[np.int64],
 ) -> MotifMetrics:
-    """Measure one tokenization of a corpus; each sequence counts once.
+    """Measure one tokenization of a corpus; `counts` of the corpus are ignored.
 
     Args:
         corpus: the sequences.
@@ -92,19 +94,18 @@ def measure_motifs(
 def _instances(
     spans: Spans, begins: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-    """Count the covering tokens and the violated borders of each instance, and mark split ones.
+    """Count the covering tokens and violated borders of each instance, and mark split instances.
 
-    The number of tokens is 0 where a letter of the instance is in none.
+    The number of tokens is 0 if a letter of the instance is in no token.
 
     Example, tokens [0, 3) [3, 5) [5, 9) and the instance [2, 5): two tokens cover it; its border 2
-    lies inside the first, which does not hold all of it.
+    is inside the first, which does not contain all of it.
     """
     if not len(begins):
         nothing = np.zeros(len(spans), np.int64)
         return nothing, nothing, nothing > 0
     first = np.searchsorted(begins, spans.begins, side="right") - 1
-    # Where tokens overlap, the token that holds the begin may end behind the first that reaches
-    # the end.
+    # If tokens overlap, the token at the begin may end after the first token that reaches the end.
     last = np.clip(np.searchsorted(ends, spans.ends), first, len(ends) - 1)
     gaps = np.concatenate(([0], np.cumsum(begins[1:] > ends[:-1])))
     covered = (
@@ -127,7 +128,7 @@ def _mean(values: NDArray[np.generic]) -> float:
 
 
 def _mean_by_row(values: NDArray[np.bool_], rows: NDArray[np.int64], num_rows: int) -> float:
-    """Return the mean of the rows' means; rows without values do not count."""
+    """Return the mean of the means of rows; rows without values are ignored."""
     totals = np.bincount(rows, minlength=num_rows)
     sums = np.bincount(rows, weights=values, minlength=num_rows)
     has_any = totals > 0

@@ -1,7 +1,7 @@
 """BERT's basic tokenizer, which DNABERT-1's published class runs over its k-mers.
 
-Part of the reference: plain Python, knows no ids. It uses the Unicode tables of the running Python,
-as the published class does.
+Part of the reference, in plain Python. It uses the Unicode tables of the running Python, as the
+published class does, and does not depend on ids.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from collections.abc import Iterator
 PLAIN_CHARACTERS = frozenset(
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 \t\n\r"
 )
-"""Letters and digits, which stay, and blanks, which separate words; others may split a word."""
+"""Letters, digits and blanks; any other character may split a word or be removed."""
 NO_CHARACTER = "\ufffd"
 
 
 def is_word_separator(character: str) -> bool:
-    """Whether a character separates words: white space, of controls only tab and line breaks."""
+    """Whether a character separates words: white space, tabs and line breaks."""
     is_control = unicodedata.category(character).startswith("C")
     return character in "\t\n\r" or (character.isspace() and not is_control)
 
 
 def find_words(text: str) -> Iterator[tuple[int, int]]:
-    """Yield where each word of a text begins and ends, in characters."""
+    """Yield the begin and the end of each word of a text, in characters."""
     begin = 0
     for place, character in enumerate(f"{text} "):
         if is_word_separator(character):
@@ -35,7 +35,7 @@ def find_words(text: str) -> Iterator[tuple[int, int]]:
 def split_word(word: str) -> list[str]:
     """Split a word at punctuation; control characters and accents are removed.
 
-    Example: AC- becomes AC and -, and A-C three pieces; AÇG becomes ACG.
+    Example: AC- becomes AC and -, A-C becomes A, - and C, and AÇG becomes ACG.
     """
     kept = "".join(c for c in word if not _is_removed(c))
     bare = (c for c in unicodedata.normalize("NFD", kept) if unicodedata.category(c) != "Mn")
@@ -57,6 +57,6 @@ def _is_removed(character: str) -> bool:
 
 
 def _is_punctuation(character: str) -> bool:
-    """Whether BERT splits at a character: any ASCII sign ($ and + too) or Unicode punctuation."""
+    """Whether BERT splits at a character: ASCII signs, including $ and +, or punctuation."""
     is_sign = character.isascii() and character.isprintable() and not character.isalnum()
     return (is_sign and character != " ") or unicodedata.category(character).startswith("P")

@@ -1,9 +1,9 @@
-r"""Runs published patterns over character classes by Python's `re` with the engines' classes.
+r"""Matches published patterns by Python's `re`, with the character classes of other regex engines.
 
-The characters of a text are replaced by *cells*: two characters are in one cell when no class or
-literal of the pattern tells them apart. The pattern is rewritten over cells and `re` matches it on
-one byte per character, so Python's own classes play no part. Knows the syntax that pretokenizers
-use and refuses all other.
+Each character of a text is replaced by the number of its *cell*: two characters are in the same
+cell if every class and literal of the pattern contains both or neither. The pattern is rewritten in
+terms of cells, and `re` matches it on one byte for each character, so Python's own classes are not
+used. Only the syntax that pretokenizers use is supported; other patterns are refused.
 
 Example: ``\s+(?!\S)`` knows two cells, not white space (0) and white space (1), and becomes
 ``[\x01]+(?![\x00])``; the text "a  b" becomes 0 1 1 0.
@@ -29,12 +29,13 @@ from vocabularies.preprocessing.unicode_classes import (
 )
 
 PackedMask = NDArray[np.uint8]
-"""A bit for each code point, the first in a byte's highest bit: an eighth of a Mask's memory."""
+"""A mask with one bit for each code point, the first one in the highest bit of the first byte."""
 MAX_CELLS, MAX_SETS = 256, 63
 MAX_DEPTH = 32  # Groups inside one another; Python's re fails at about a hundred.
 MAX_PATTERN = 1_000  # Characters; 274 in all files we know. Each may take a mask of 140 kB.
 CONTROL_ESCAPES = {"r": "\r", "n": "\n", "t": "\t"}
-# `\\.` matches any escape; letters that are no class and no control character are refused later.
+# `\\.` matches any escape; a letter that is neither a class nor a control character is refused
+# later.
 _SYMBOL = re.compile(
     r"""
     (?P<open> \( (?: \?: | \?i: | \?! )? )
@@ -56,14 +57,14 @@ class ClassPatterns:
 
     Attributes:
         cells: uint8[NUM_CODE_POINTS], the cell of each code point.
-        patterns: the patterns over cells, for bytes.
+        patterns: the patterns in terms of cells; they match bytes.
     """
 
     cells: NDArray[np.uint8]
     patterns: tuple[re.Pattern[bytes], ...]
 
     def to_cells(self, text: str) -> bytes:
-        """Return one byte for each character of the text."""
+        """Replace each character of the text by the number of its cell, one byte."""
         return self.cells[to_code_points(text)].tobytes()
 
 
@@ -76,7 +77,7 @@ def compile_patterns(patterns: tuple[str, ...], engine: Engine) -> ClassPatterns
     """Compile patterns with the classes and the syntax of an engine.
 
     Raises:
-        ValueError: a pattern uses syntax whose meaning is not certain to be the same here.
+        ValueError: a pattern has syntax that might have another meaning in Python's `re`.
     """
     symbols = [list(_symbols(pattern, engine)) for pattern in patterns]
     masks = [symbol for pattern in symbols for symbol in pattern if not isinstance(symbol, str)]
@@ -92,10 +93,10 @@ def compile_patterns(patterns: tuple[str, ...], engine: Engine) -> ClassPatterns
 
 
 def check_length(pattern: str) -> None:
-    """Refuse patterns whose compilation takes too much time and memory.
+    """Refuse patterns whose compilation would take too much time and memory.
 
     Raises:
-        ValueError: a pattern is longer than MAX_PATTERN.
+        ValueError: a pattern has more than MAX_PATTERN characters.
     """
     if len(pattern) > MAX_PATTERN:
         message = f"a pattern of {len(pattern)} characters; at most {MAX_PATTERN} are looked at"
@@ -104,7 +105,7 @@ def check_length(pattern: str) -> None:
 
 @functools.lru_cache(maxsize=256)
 def fingerprint(pattern: str, engine: Engine) -> str:
-    """Make a string that is equal for patterns that differ only in spelling.
+    """Return a string that is equal for patterns with the same parts in different spellings.
 
     Raises:
         ValueError: as `compile_patterns`.
@@ -117,7 +118,7 @@ def _digest(mask: PackedMask) -> str:
 
 
 def _symbols(pattern: str, engine: Engine) -> Iterator[str | PackedMask]:
-    """Yield the pattern's parts: syntax as `re` writes it, or the mask of a character set."""
+    """Yield the pattern's parts: syntax in the notation of `re`, or the mask of a character set."""
     check_length(pattern)
     position, ignore_case, last = 0, [False], ""
     while position < len(pattern):
@@ -155,7 +156,7 @@ def _symbols(pattern: str, engine: Engine) -> Iterator[str | PackedMask]:
 
 
 def _is_text_end(before: str, engine: Engine) -> bool:
-    r"""Whether ``$`` means the text's end: Onig's is a line's, but no line follows ``\s++``."""
+    r"""Whether ``$`` matches only at the text's end; in Onig, only after ``\s++``."""
     return engine == "rust" or before.endswith(r"\s++")
 
 
@@ -165,7 +166,7 @@ def _is_certain(quantifier: str, last: str, engine: Engine) -> bool:
     return last in ("one", "set", "close") and not (engine == "onig" and possessive)
 
 
-@functools.lru_cache(maxsize=32)  # Bounded: uploaded patterns bring sets of their own.
+@functools.lru_cache(maxsize=32)  # Bounded, because uploaded patterns may have many different sets.
 def _set_mask(members: str, negated: bool, ignore_case: bool, engine: Engine) -> PackedMask:
     if re.search(r"&&|\[:|^-|-$|--", members):
         raise ValueError(f"[{members}]: not a plain set of characters")
@@ -204,7 +205,7 @@ def _folded(first: str, last: str | None, engine: Engine) -> frozenset[str]:
 
 
 def _character(text: str) -> str:
-    """Return the character that a literal or an escape stands for."""
+    """Return the character that a literal or an escape represents."""
     if not text.startswith("\\"):
         return text
     if text[1] in CONTROL_ESCAPES:
@@ -215,17 +216,17 @@ def _character(text: str) -> str:
 
 
 def _partition(masks: list[PackedMask]) -> tuple[NDArray[np.uint8], dict[int, list[int]]]:
-    """Partition code points into cells; return each one's cell, and the cells of each mask by id().
+    """Divide code points into cells; return the cell of each, and the cells of each mask by id().
 
     Raises:
-        ValueError: too many masks, or too many cells for a byte.
+        ValueError: there are too many masks, or too many cells for a byte.
     """
     distinct = {id(mask): mask for mask in masks}
     if len(distinct) > MAX_SETS:
         raise ValueError(
             f"{len(distinct)} different character sets; at most {MAX_SETS} are possible"
         )
-    # Neighbours that no mask tells apart are one range: some thousands instead of a million.
+    # Neighbours that are in the same masks form a range: some thousands instead of a million.
     differs = np.zeros(NUM_CODE_POINTS, np.bool_)
     differs[0] = True
     for packed in distinct.values():

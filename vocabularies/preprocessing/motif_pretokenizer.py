@@ -1,7 +1,7 @@
-"""The pretokenizer `motifs`: every motif is a pretoken, and so is each stretch between two.
+"""The pretokenizer `motifs`: each motif and each stretch of text between motifs is a pretoken.
 
-Part of the reference: plain Python, and every engine must split where it splits. Knows no file, no
-engine and no weights.
+Part of the reference, in plain Python; every engine must split at the same places. This module does
+not depend on files, engines or weights.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MAX_MOTIF_BYTES = 256
 
 
 def split_at_motifs(text: str, motifs: tuple[str, ...]) -> Iterator[tuple[int, int]]:
-    """Yield (begin, end) of motifs, leftmost and longest, and of the texts between, in characters.
+    """Yield (begin, end) of the leftmost-longest motifs and of the text between, in characters.
 
     Example, motifs AC, ACG and GT: TACGTT is T | ACG | TT. ACG is longer than AC and takes the G
     of GT with it.
@@ -38,5 +38,5 @@ def split_at_motifs(text: str, motifs: tuple[str, ...]) -> Iterator[tuple[int, i
 
 @functools.lru_cache(maxsize=32)
 def _by_length(motifs: tuple[str, ...]) -> tuple[frozenset[str], tuple[int, ...]]:
-    """Return the motifs, and their lengths from the longest on."""
+    """Return the set of motifs, and their lengths in descending order."""
     return frozenset(motifs), tuple(sorted({*map(len, motifs)} - {0}, reverse=True))

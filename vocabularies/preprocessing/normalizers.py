@@ -1,13 +1,13 @@
-"""The normalizers of tokenizer.json files, with the place that each character came from.
+"""The normalizers of tokenizer.json files, with the source of each character.
 
-Each function returns the new text and, for each of its characters, the (begin, end) of the input
-characters that it came from, as `tokenizers` reports it. Knows nothing about pretokens, ids or
-bytes.
+Each function returns the new text and, for each of its characters, the range (begin, end) of the
+input characters that it was made from, as `tokenizers` reports it. This module does not depend on
+pretokens, ids or bytes.
 
-NFC and Lowercase are those of the library, whose Unicode tables are older (NFC: 9.0) or newer than
-Python's; `unicode_classes` holds the characters that they change, as measured. The decompositions
-and combining classes of these characters come from Python's `unicodedata`: Unicode promises that
-they never change once a character has them.
+NFC and Lowercase follow the library, whose Unicode tables are older (NFC: 9.0) or newer than
+Python's. `unicode_classes` contains the characters that the library changes, as measured. The
+decompositions and combining classes of these characters come from Python's `unicodedata`, because
+Unicode guarantees that they never change for an existing character.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class _Change(NamedTuple):
     """A character of the new text, and how it changes the number of characters.
 
     Attributes:
-        growth: 1 where the character was inserted, 0 where it replaces one character, -n where it
-            was composed of n more.
+        growth: 1 if the character was inserted, 0 if it replaces one character, -n if it was
+            composed of n + 1 characters.
     """
 
     character: str
@@ -70,10 +70,10 @@ class Normalizer:
 
 
 def normalize(text: str, normalizers: Iterable[Normalizer]) -> Aligned:
-    """Apply normalizers one after the other; the alignment refers to the given text.
+    """Apply normalizers one after the other; the ranges refer to the original text.
 
     Raises:
-        ValueError: a replace_regex pattern is not understood.
+        ValueError: the pattern of a replace_regex is not supported.
     """
     alignment = _identity(len(text))
     for step in normalizers:
@@ -101,7 +101,7 @@ def _identity(length: int, first: int = 0) -> Alignment:
 
 
 def lowercase(text: str) -> Aligned:
-    """Lower each character by itself: a final sigma is no exception."""
+    """Convert each character to lower case by itself; a final sigma is not an exception."""
     mapping = lowercase_mapping()
     lowered = text.translate(mapping)
     if len(lowered) == len(text):
@@ -111,7 +111,7 @@ def lowercase(text: str) -> Aligned:
 
 
 def strip(text: str, left: bool = True, right: bool = True) -> Aligned:
-    """Strip white space at the left and right end."""
+    """Remove white space at the left end, the right end, or both."""
     white_space = "".join(normalizer_code_points("strip"))
     shorter = text.lstrip(white_space) if left else text
     removed = len(text) - len(shorter)
@@ -122,7 +122,7 @@ def strip(text: str, left: bool = True, right: bool = True) -> Aligned:
 def replace(text: str, pattern: str, content: str) -> Aligned:
     """Replace each occurrence of `pattern`, from left to right, by `content`.
 
-    The characters of the content are aligned with the last character of what they stand for.
+    The source of each character of the content is the last character of the replaced text.
 
     Raises:
         ValueError: the pattern is empty.
@@ -134,7 +134,7 @@ def replace(text: str, pattern: str, content: str) -> Aligned:
 
 
 def replace_regex(text: str, pattern: str, content: str) -> Aligned:
-    """Replace each match of a regular expression, from left to right, by `content` as it is.
+    """Replace each match of a regular expression, from left to right, by the literal `content`.
 
     Raises:
         ValueError: as `compile_replacement`.
@@ -149,7 +149,7 @@ def compile_replacement(pattern: str) -> ClassPatterns:
     """Compile the pattern of a replacement.
 
     Raises:
-        ValueError: the pattern uses other syntax, or it matches the empty string.
+        ValueError: the pattern has unsupported syntax, or it matches the empty string.
     """
     check_length(pattern)
     if "$" in pattern or "(?i:" in pattern or "(?!" in pattern:
@@ -162,10 +162,10 @@ def compile_replacement(pattern: str) -> ClassPatterns:
 
 
 def _refuse_unbounded(pattern: str) -> None:
-    """Refuse patterns that could make Python's matcher backtrack without limit on a short text.
+    """Refuse patterns with which Python's matcher could backtrack excessively on a short text.
 
-    These are nested and neighbouring repetitions, alternatives in a repetition, and more than
-    MAX_OPTIONAL optional parts.
+    These are patterns with nested or neighbouring repetitions, alternatives in a repetition, or
+    more than MAX_OPTIONAL optional parts.
     """
     bare = re.sub(r"\\p\{\^?\w+\}|\\.|\[(?:\\.|[^\]])*\]", "x", pattern)
     bare = re.sub(r"([*+}])\+", r"\1", bare)  # A possessive repetition never backtracks.
@@ -188,10 +188,10 @@ def _replace(text: str, spans: Iterable[tuple[int, int]], content: str) -> Align
 
 
 def nfc(text: str) -> Aligned:
-    """Compose a text (Unicode NFC) with the tables and the alignment of tokenizers' NFC.
+    """Normalize a text to NFC with the Unicode tables and character sources of tokenizers' NFC.
 
-    A composed character is aligned with the first character that it was composed of, an inserted
-    one with the input character before the source of the next.
+    The source of a composed character is the first character that it was composed of. The source of
+    an inserted character is the input character before the source of the next one.
     """
     parts: list[str] = []
     alignment: Alignment = []
@@ -218,7 +218,7 @@ def _aligned(changes: list[_Change], begin: int) -> Iterator[tuple[int, int]]:
 
 @functools.cache
 def _affected() -> Mask:
-    """Mark the characters that NFC may change or join to the one before them.
+    """Mark the characters that NFC may change or combine with the preceding one.
 
     Any other character stays as it is, and composition never crosses it.
     """
@@ -232,7 +232,7 @@ def _affected() -> Mask:
 
 @functools.cache
 def _compositions() -> dict[tuple[str, str], str]:
-    """Return {(first, second): the character they compose to}."""
+    """Return {(first, second): their composed character}."""
     pairs = {}
     for character in normalizer_code_points("decomposing"):
         if unicodedata.normalize("NFC", character) == character:
@@ -247,7 +247,7 @@ def _combining_class(character: str) -> int:
 
 
 def _decompose(text: str) -> list[_Change]:
-    """Decompose canonically, in canonical order."""
+    """Decompose a text canonically, and put combining characters into canonical order."""
     decomposing = normalizer_code_points("decomposing")
     ordered: list[_Change] = []
     pending: list[_Change] = []

@@ -1,15 +1,15 @@
-r"""The named pretokenizers in plain Python, part of the reference.
+r"""The named pretokenizers, as part of the reference, in plain Python.
 
-Each rule is the published pattern, run over the Unicode classes of the published regex engines.
-Knows nothing about ids, files or special tokens.
+Each rule is the published pattern, matched with the Unicode classes of the published regex engines.
+This module does not depend on ids, files or special tokens.
 
-A pattern is matched again and again from where the last match ended. Byte-level rules keep a
-stretch that no alternative matches as a pretoken of its own, the white-space rules drop it.
+A pattern is matched repeatedly, each time from the end of the last match. Text that no alternative
+matches is a pretoken in byte-level rules, and is dropped by white-space rules.
 
 cl100k is not llama3: at the end of a text ``\s++$`` matches all of the white space, while
-``\s*[\r\n]+`` matches it up to its last line break. "a\n " is "a" and "\n " in cl100k, but "a",
-"\n" and " " in llama3. The rule that tiktoken before 0.8 and tokenizer.json files call cl100k is
-llama3 here.
+``\s*[\r\n]+`` matches it up to its last line break. "a\n " is split into "a" and "\n " by cl100k,
+and into "a", "\n" and " " by llama3. The pattern that tiktoken before 0.8 and tokenizer.json files
+use for cl100k is named llama3 here.
 """
 
 from __future__ import annotations
@@ -48,13 +48,15 @@ class Pretokenizer:
     """A rule that splits a text into pretokens, which merges never cross.
 
     Attributes:
-        name: the rule's name, as a vocabulary holds it.
-        meaning: one sentence for people that says where it splits.
-        hf_json: the "pre_tokenizer" of a tokenizer.json file that means the same; for motifs,
+        name: the rule's name, as in `VocabularyFields.pretokenizer`.
+        meaning: one sentence that explains to people where it splits.
+        hf_json: the equivalent "pre_tokenizer" of a tokenizer.json file; for motifs,
             `formats.huggingface.motif_pattern` makes it.
-        tiktoken_pattern: the pat_str of tiktoken that means the same; None where there is none.
-        patterns: run one after the other, each inside the pieces of the one before.
-        keeps_unmatched: stretches that no pattern matches are pretokens (True) or dropped (False).
+        tiktoken_pattern: the equivalent pat_str of tiktoken; None if there is none.
+        patterns: the patterns, applied one after the other; each one splits the pieces of the one
+            before.
+        keeps_unmatched: whether text that no pattern matches is a pretoken (True) or dropped
+            (False).
     """
 
     name: str
@@ -80,9 +82,10 @@ def _split(kind: str, pattern: str) -> dict[str, Any]:
 
 
 def _byte_level_rule(name: str, meaning: str, *patterns: str) -> Pretokenizer:
-    """Make a rule of Split steps before ByteLevel, without ``{1,3}+``, which Onig reads otherwise.
+    """Make a rule from Split steps before ByteLevel; ``{1,3}+`` is written without the ``+``.
 
-    Onig reads it as a repetition of ``{1,3}``, not as a possessive one.
+    Onig reads the ``+`` as a repetition of ``{1,3}``, whereas other engines read a possessive
+    quantifier.
     """
     splits = [_split("Regex", pattern.replace("{1,3}+", "{1,3}")) for pattern in patterns]
     steps = [*splits, _byte_level(use_regex=False)]
@@ -148,10 +151,10 @@ PRETOKENIZERS: Mapping[str, Pretokenizer] = MappingProxyType({rule.name: rule fo
 
 
 def find_pretokenizer(name: str) -> Pretokenizer:
-    """Find the rule of a name; ``isolate:-`` makes every "-" a pretoken of its own.
+    """Return the rule with a name; ``isolate:-`` is the rule that makes every "-" a pretoken.
 
     Raises:
-        ValueError: there is no such rule; the message names similar ones.
+        ValueError: there is no such rule; the message lists similar names.
     """
     if name in PRETOKENIZERS:
         return PRETOKENIZERS[name]
@@ -168,7 +171,7 @@ def find_pretokenizer(name: str) -> Pretokenizer:
 def pretokenize(name: str, text: str, motifs: tuple[str, ...] = ()) -> list[tuple[int, int]]:
     """Split a text into pretokens: (begin, end) in characters, in order, none empty.
 
-    The vocabulary's motifs matter to the rule "motifs" only.
+    Only the rule "motifs" uses the vocabulary's motifs.
 
     Raises:
         ValueError: there is no such rule.
@@ -200,9 +203,9 @@ def _compiled(name: str) -> ClassPatterns:
 def _pieces(
     pattern: re.Pattern[AnyStr], text: AnyStr, begin: int, end: int, keep: bool
 ) -> Iterator[tuple[int, int]]:
-    """Yield the matches between begin and end, and with `keep` the unmatched stretches.
+    """Yield the matches between begin and end and, with `keep`, the unmatched text between them.
 
-    The pattern sees `end` as the end of the text.
+    The pattern treats `end` as the end of the text.
     """
     last = begin
     for match in pattern.finditer(text, begin, end):
@@ -216,12 +219,12 @@ def _pieces(
 
 
 def recognize_tiktoken_pattern(pat_str: str) -> str | None:
-    """Find the rule that a tiktoken pattern means; None where no rule does."""
+    """Return the rule that is equivalent to a tiktoken pattern; None if there is none."""
     return _rule_of((pat_str,), "rust")
 
 
 def is_published_pattern(pattern: str) -> bool:
-    """Whether a rule has the pattern of one Split step of a tokenizer.json, in any spelling."""
+    """Whether any rule uses a pattern, in any spelling, for a Split step of a tokenizer.json."""
     try:
         return fingerprint(pattern, "onig") in _published()
     except ValueError:
@@ -234,9 +237,9 @@ def _published() -> frozenset[str]:
 
 
 def recognize_hf_json(pre_tokenizer_json: Mapping[str, Any] | None) -> str | None:
-    """Find the rule that the "pre_tokenizer" of a tokenizer.json means; None where no rule does.
+    """Return the rule that is equivalent to a "pre_tokenizer"; None if there is none.
 
-    `is_byte_level` says whether the pretokens are then spelled in the byte-level alphabet.
+    `is_byte_level` returns whether the step also converts pretokens to the byte-level alphabet.
     """
     steps = _steps(pre_tokenizer_json)
     if steps and steps[-1].get("type") == "ByteLevel":
@@ -254,7 +257,7 @@ def recognize_hf_json(pre_tokenizer_json: Mapping[str, Any] | None) -> str | Non
 
 
 def is_byte_level(pre_tokenizer_json: Mapping[str, Any] | None) -> bool:
-    """Whether a "pre_tokenizer" ends by spelling the pretokens in the byte-level alphabet."""
+    """Whether a "pre_tokenizer" converts the pretokens to the byte-level alphabet at its end."""
     steps = _steps(pre_tokenizer_json)
     return bool(steps) and steps[-1].get("type") == "ByteLevel"
 
@@ -272,7 +275,7 @@ def _steps(pre_tokenizer: Any) -> list[Mapping[str, Any]]:
 
 
 def _split_rule(steps: list[Mapping[str, Any]]) -> str | None:
-    """Find the rule of Split steps; "Removed" with "invert" keeps what a pattern matches."""
+    """Find the rule of Split steps; "Removed" with "invert" keeps the matches of the pattern."""
     if any(step.get("type") != "Split" for step in steps):
         return None
     are_isolated = all(step.get("behavior") == "Isolated" for step in steps)

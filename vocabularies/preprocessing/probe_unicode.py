@@ -2,7 +2,7 @@
 
 Run it where tiktoken and tokenizers are installed:
 ``python -m vocabularies.preprocessing.probe_unicode [file]``.
-Knows nothing of Unicode itself: every line of `unicode_classes.json` was measured in an engine.
+Every line of `unicode_classes.json` is measured in an engine, without Unicode tables of its own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Matches = Callable[[str, str], str]
 
 
 def to_ranges(code_points: Iterable[int]) -> str:
-    """Write sorted code points as ``"41-5a 61-7a aa"``: hexadecimal, both ends included."""
+    """Write sorted code points as ``"41-5a 61-7a aa"``: hexadecimal, including both ends."""
     ranges: list[list[int]] = []
     for code_point in sorted(code_points):
         if ranges and ranges[-1][1] == code_point - 1:
@@ -34,7 +34,7 @@ def to_ranges(code_points: Iterable[int]) -> str:
 
 
 def _rust_matches(pattern: str, text: str) -> str:
-    """Return the matches of tiktoken's regex, joined; its encoding drops all unmatched text."""
+    """Return the joined matches of tiktoken's regex; encoding drops all other text."""
     import tiktoken
 
     ranks = {bytes([byte]): byte for byte in range(256)}
@@ -54,7 +54,7 @@ ENGINES: dict[str, Matches] = {"rust": _rust_matches, "onig": _onig_matches}
 
 
 def _by_engine(probe: Callable[[Matches, str], str], names: Iterable[str]) -> dict[str, str]:
-    """Return {name: result} where the engines agree, {"engine:name": result} where they do not."""
+    """Return {name: result} if the engines agree, else {"engine:name": result} for each."""
     results: dict[str, str] = {}
     for name in names:
         found = {engine: probe(matches, name) for engine, matches in ENGINES.items()}
@@ -75,7 +75,7 @@ def _folded(matches: Matches, letter: str) -> str:
 
 
 def _changed(normalize: Callable[[str], str], before: str = "", after: str = "") -> dict[int, str]:
-    """Return {code point: its normalized text} of those that change between these neighbours."""
+    """Return {code point: normalized text} of characters that change between these others."""
     lines = normalize("\n".join(before + chr(c) + after for c in CODE_POINTS if c != 10)).split(
         "\n"
     )
@@ -88,7 +88,7 @@ def _changed(normalize: Callable[[str], str], before: str = "", after: str = "")
 
 
 def _lowercase(pairs: dict[int, str]) -> dict[str, object]:
-    """Write the mapping as runs "first-last:step:distance", and those with several letters."""
+    """Write the mapping: runs "first-last:step:distance", and characters with several letters."""
     runs: list[list[int]] = []
     for upper, lower in sorted(pairs.items()):
         if len(lower) > 1:

@@ -1,6 +1,7 @@
-r"""The published patterns of the pretokenizers, and the other spellings that files have of them.
+r"""The published patterns of the pretokenizers, and other spellings of them that occur in files.
 
-Only strings: `class_patterns` compiles them, and `pretokenizers` says which rule uses which.
+This module contains only strings. `class_patterns` compiles them, and `pretokenizers` assigns them
+to rules.
 
 Sources: tiktoken_ext/openai_public.py of tiktoken 0.3 to 0.14, tokenizers' ByteLevel, and the
 tokenizer files that Meta (Llama 3), Qwen, Mistral (tekken) and DeepSeek publish.
@@ -40,7 +41,7 @@ DEEPSEEK_V3 = (
 WHITESPACE = r"\w+|[^\w\s]+"
 WHITESPACE_SPLIT = r"\S+"
 
-# Other spellings of the same rule; that each means the same is tested, not assumed.
+# Other spellings of the same rule; tests check that they are equivalent.
 SPELLINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "gpt2": (

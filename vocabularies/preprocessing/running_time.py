@@ -1,8 +1,8 @@
 r"""Finds the parts of a vocabulary, such as regular expressions, that may take unbounded time.
 
-A pattern is known if it is a published one, or if its form shows that it takes a bounded time for
-each character. A known form is an alternation of parts with one repetition at most, at the end:
-nothing stands behind a repetition that could fail and make the matcher try a shorter one.
+A pattern is known if it is published, or if its form guarantees a bounded time for each character.
+This form is an alternation whose parts have at most one repetition, at their end. Nothing follows
+the repetition that could fail and make the matcher try a shorter one.
 
 Example: ``\d{1,3}|\s+`` is known; ``\s+$`` is not: for n spaces before a letter it takes n * n / 2
 steps.
@@ -21,7 +21,7 @@ from vocabularies.preprocessing.class_patterns import MAX_PATTERN
 from vocabularies.preprocessing.normalizers import Normalizer
 from vocabularies.preprocessing.pretokenizers import is_published_pattern
 
-MAX_REPEATED = 32  # The most characters that one repetition has to match at least.
+MAX_REPEATED = 32  # The largest lower bound of a repetition, such as 3 in ``a{3,}``.
 MAX_LITERAL = 4_000  # Characters; the library may compare all of them at each place of a text.
 MAX_STEPS = 32  # Of a normalizer or pre_tokenizer; each runs over the whole text.
 MAX_WORD = 256  # Letters of a WordPiece's longest word, or of a Unigram's longest token.
@@ -29,7 +29,7 @@ _STEPS = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
 _CHARACTER = re.compile(r"\\[pPxu]\{[^}]*\}|\\[^gk0-9]", re.DOTALL)
 _SET = re.compile(r"\[(?:\[[^\[\]]+\]|[^\[\]])+\]")
 _KNOWN_PART = re.compile(
-    r"[^*+?{}()\[\]\\|]\?{0,1}"  # One optional character may stand in front.
+    r"[^*+?{}()\[\]\\|]\?{0,1}"  # One optional character may come first.
     r"[^*+?{}()\[\]\\|]*"
     r"(?:(?:[*+?]|\{(?P<least>\d*)(?:,\d*)?\})[+?]?)?"
 )
@@ -71,7 +71,8 @@ class Costs:
 
     Attributes:
         patterns: the regular expressions whose running time is not known.
-        others: other parts that take much more time for a byte than in published files.
+        others: descriptions of other parts that take much more time for each byte than in published
+            files.
     """
 
     patterns: tuple[UnknownPattern, ...] = ()
@@ -79,7 +80,7 @@ class Costs:
 
 
 def find_document_costs(tokenizer_json: str) -> Costs:
-    """Find the parts of a tokenizer.json for the library that may take unbounded time."""
+    """Find the parts of a tokenizer.json for which the library may need unbounded time."""
     document = json.loads(tokenizer_json)
     patterns = chain.from_iterable(_find_in_value(document.get(n), n) for n in _STEPS)
     others = [f"{n}: many steps" for n in _STEPS if _count_steps(document.get(n)) > MAX_STEPS]
@@ -87,14 +88,15 @@ def find_document_costs(tokenizer_json: str) -> Costs:
     most = model.get("max_input_chars_per_word")
     if isinstance(most, int) and most > MAX_WORD:
         others.append("model.max_input_chars_per_word: long words")
-    vocab = model["vocab"]  # Unigram's search takes as many steps a letter as tokens are long.
+    # For each letter, Unigram's search takes as many steps as the longest token has letters.
+    vocab = model["vocab"]
     if isinstance(vocab, list) and max(len(entry[0]) for entry in vocab) > MAX_WORD:
         others.append("model.vocab: long tokens")
     return Costs(tuple(patterns), tuple(others))
 
 
 def _count_steps(step: Any) -> int:
-    """Count the steps of a normalizer or pre_tokenizer, in all sequences."""
+    """Count the steps of a normalizer or pre_tokenizer, including those in nested sequences."""
     if isinstance(step, dict):
         return 1 + sum(_count_steps(part) for part in step.values() if isinstance(part, list))
     return sum(map(_count_steps, step)) if isinstance(step, list) else 0

@@ -1,8 +1,9 @@
 r"""The Unicode classes of the published regex engines, the only ones that vocabularies/ uses.
 
-Read from `unicode_classes.json`, which `probe_unicode` measured; knows no pattern and no rule. Two
-engines were measured: "rust" (tiktoken's, also behind tokenizers' Whitespace) and "onig"
-(tokenizers' Split and ByteLevel). They agree on every class here but ``\w``.
+The classes are read from `unicode_classes.json`, which `probe_unicode` writes. Two engines were
+measured: "rust" (tiktoken's, which tokenizers' Whitespace also uses) and "onig" (tokenizers' Split
+and ByteLevel). They agree on every class here except ``\w``. This module does not depend on
+patterns or rules.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def _ranges(text: str) -> list[tuple[int, int]]:
 
 
 def to_mask(ranges: str) -> Mask:
-    """Make bool[NUM_CODE_POINTS] of ranges written as in the data file; read-only."""
+    """Convert ranges as in the data file to a read-only bool[NUM_CODE_POINTS]."""
     mask = np.zeros(NUM_CODE_POINTS, np.bool_)
     for first, last in _ranges(ranges):
         mask[first : last + 1] = True
@@ -57,10 +58,11 @@ def class_mask(name: str, engine: Engine) -> Mask:
 
     Args:
         name: one of CLASSES: a general category, "s" for white space or "w" for word characters.
-        engine: whose class; a surrogate is in none, since no text of an engine holds one.
+        engine: the regex engine, "rust" or "onig". Surrogates are in no class, because texts
+            contain none.
 
     Raises:
-        KeyError: no such class.
+        KeyError: there is no such class.
     """
     return to_mask(_measured_ranges("classes", name, engine))
 
@@ -89,7 +91,7 @@ def normalizer_code_points(name: Literal["strip", "decomposing", "combining"]) -
 
 @functools.cache
 def lowercase_mapping() -> dict[int, str]:
-    """Return {code point: its lower case in tokenizers' Lowercase}, for `str.translate`."""
+    """Return {code point: lower case} of tokenizers' Lowercase, for `str.translate`."""
     lowercase = _data()["lowercase"]
     mapping = {ord(upper): lower for upper, lower in lowercase["several"].items()}
     for run in lowercase["runs"].split():

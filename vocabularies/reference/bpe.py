@@ -1,6 +1,7 @@
-"""Encodes one pretoken by byte-pair encoding, as slow and plain as its definition.
+"""Encodes one pretoken by byte-pair encoding, in the simplest form.
 
-Part of the reference: plain Python, knows no special token, normalizer or template.
+Part of the reference, in plain Python. It does not depend on special tokens, normalizers or
+templates.
 """
 
 from __future__ import annotations
@@ -31,9 +32,10 @@ class BpeRules:
     """A BPE model as dictionaries.
 
     Attributes:
-        merges: {(left id, right id): (rank, merged id)}; where a pair is listed twice, the later
-            rank counts, as in `tokenizers`.
-        token_ids: {bytes: id}; where an ordinary and a special token spell the same, the ordinary.
+        merges: {(left id, right id): (rank, merged id)}; if a pair is listed twice, it has the
+            later rank, as in `tokenizers`.
+        token_ids: {bytes: id}; if an ordinary and a special token have the same bytes, the id of
+            the ordinary one.
     """
 
     merges: Mapping[tuple[int, int], tuple[int, int]]
@@ -69,7 +71,7 @@ def encode_bpe(vocabulary: Vocabulary, pretoken: AlignedText) -> list[Token]:
 
 
 def _first_symbols(model: Bpe, rules: BpeRules, text: str) -> list[Symbol]:
-    """Find the ids of bytes or characters; those without one are unknown or left out."""
+    """Find the ids of bytes or characters; one without an id gets the unknown id or is dropped."""
     symbols: list[Symbol] = []
     begin, unknown_before = 0, False
     parts = [bytes([byte]) for byte in text.encode()] if model.byte_level else map(str.encode, text)
@@ -88,7 +90,7 @@ def _first_symbols(model: Bpe, rules: BpeRules, text: str) -> list[Symbol]:
 
 
 def merge(symbols: list[Symbol], rules: BpeRules) -> list[Symbol]:
-    """Merge the leftmost pair of the lowest rank until no pair has a rank, which defines BPE."""
+    """Merge the leftmost pair of the lowest rank until no pair has a rank; this defines BPE."""
     symbols = list(symbols)
     while True:
         lowest_rank, first, merged_id = -1, -1, -1
@@ -106,10 +108,10 @@ def merge(symbols: list[Symbol], rules: BpeRules) -> list[Symbol]:
 
 
 def merge_long(symbols: list[Symbol], rules: BpeRules) -> list[Symbol]:
-    """Merge as `merge` does, for long texts: a queue holds every mergeable pair by (rank, place).
+    """Merge long texts as `merge` does, by a queue of all mergeable pairs, sorted by (rank, place).
 
-    A pair in the queue is skipped if one of its symbols has been merged meanwhile: symbols only
-    grow, so the pair cannot come back.
+    A pair in the queue is skipped if one of its symbols has been merged meanwhile. Symbols only
+    become longer, so the pair cannot occur again at this place.
     """
     slots: list[Symbol | None] = list(symbols)
     last = len(slots)

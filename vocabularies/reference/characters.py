@@ -1,6 +1,6 @@
-"""Encodes a part of a text by a character model, as slow and plain as its rule.
+"""Encodes a part of a text by a character model, in the simplest form.
 
-Part of the reference: plain Python, knows no template.
+Part of the reference, in plain Python. It does not depend on templates.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from vocabularies.reference.special_tokens import AlignedText, Token
 
 
 class Letter(NamedTuple):
-    """A character, in upper case if the model says so, with its begin and end byte in the text."""
+    """A character, converted by the case rule, with its begin and end byte in the text."""
 
     character: str
     begin: int
@@ -38,8 +38,8 @@ def find_letters(text: str, case: str) -> list[Letter]:
 def encode_characters(model: Characters, part: AlignedText) -> list[Token]:
     """Encode each character or byte as one id.
 
-    Example: with A = 7, T = 10 and unknown 6 the text AéT gives 7 6 10 for characters; with bytes
-    é is two bytes and gives two ids.
+    Example: with A = 7, T = 10 and the unknown id 6, the text AéT is encoded as 7 6 10. With unit
+    "byte", é is two bytes and becomes two ids.
     """
     ids = dict(model.letter_ids)
     tokens = []

@@ -1,12 +1,13 @@
-"""Defines the ids of bytes that are not UTF-8, for byte-level BPE in which every byte has an id.
+"""Encodes bytes that are not UTF-8, by byte-level BPE in which every byte has an id.
 
-The rule is tiktoken's (`Encoding._encode_bytes`), the only published one: the text up to the first
-byte that is not UTF-8 is encoded as usual, then its last pretoken and all bytes behind it are
-merged as one pretoken, as the bytes may be the begin of a character that was cut.
+The rule is tiktoken's (`Encoding._encode_bytes`), the only published one. The text before the first
+invalid byte is encoded as usual, except for its last pretoken. This pretoken and all following
+bytes are merged as one pretoken, because the invalid bytes may be the beginning of a truncated
+character.
 
     " world" f0 9f  →  the ids of " world", and those of f0 9f, which no merge joins to it
 
-Part of the reference: slow and plain.
+Part of the reference, in plain Python.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ from vocabularies.reference.bpe import (
 )
 from vocabularies.reference.special_tokens import Token, split_special_tokens
 
-MAX_BYTES = 65_536  # Of a text that is not UTF-8: its end is merged as one pretoken.
+# The largest text that is not UTF-8; bounded because its end is merged as one pretoken.
+MAX_BYTES = 65_536
 SPACES = frozenset(b" \n\t")
 
 
 def has_all_bytes(vocabulary: Vocabulary) -> bool:
-    """Return whether all bytes have ids: byte-level BPE with 256 bytes that normalizes nothing."""
+    """Whether all bytes have ids: byte-level BPE with 256 byte tokens and no normalizers."""
     model = vocabulary.model
     if not isinstance(model, Bpe) or not model.byte_level or vocabulary.normalizers:
         return False
@@ -47,8 +49,8 @@ def encode_bytes(vocabulary: Vocabulary, data: bytes, options: EncodeOptions) ->
         options: only `special` has an effect.
 
     Raises:
-        RowRefused: the vocabulary lacks a byte, the text is too long or has a special token that is
-            refused, or the bytes are UTF-8.
+        RowRefused: the vocabulary lacks a byte, the text is too long, it contains a special token
+            that the options refuse, or the bytes are valid UTF-8.
     """
     try:
         data.decode()
@@ -75,8 +77,8 @@ def _encode_valid(
     """Encode the text before the first byte that is not UTF-8.
 
     Returns:
-        The tokens, and how many of the last ones are encoded again: those of the last pretoken,
-        and if it is white space, of all white space before it.
+        The tokens, and how many of the last ones must be encoded again: those of the last pretoken
+        and, if it is white space, those of all white space before it.
     """
     tokens: list[Token] = []
     num_last = 0

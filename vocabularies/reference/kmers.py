@@ -1,6 +1,6 @@
-"""Encodes a part of a sequence by a k-mer model, as slow and plain as its rules.
+"""Encodes a part of a sequence by a k-mer model, in the simplest form.
 
-Part of the reference: plain Python, knows no template and no other strand.
+Part of the reference, in plain Python. It does not depend on templates or reverse complements.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from vocabularies.reference.characters import Letter, find_letters
 from vocabularies.reference.special_tokens import AlignedText, Token, accept_special_token
 
 EncodeKmer = Callable[[list[Letter]], list[int]]
-"""Encodes a k-mer: one id, or one for each part where punctuation splits it."""
+"""Encodes a k-mer as one id or, if punctuation splits it, as one id for each part."""
 
 
 def decide_circular(vocabulary: Vocabulary, text: str, options: EncodeOptions) -> bool:
-    """Decide whether the sequence wraps, by the request or else by the vocabulary.
+    """Return whether the sequence is circular, by the options or else by the vocabulary.
 
     Raises:
-        RowRefused: the sequence should wrap, but it or the model cannot.
+        RowRefused: the sequence should be circular, but is too short, or the model does not allow
+            it.
     """
     model = vocabulary.model
     own = isinstance(model, Kmers) and model.circular
@@ -56,7 +57,7 @@ def encode_kmers(
     """Encode a part of a text by the model's rules.
 
     Raises:
-        RowRefused: a word of a text with white space is no k-mer.
+        RowRefused: the text has white space, and a word is not a k-mer.
     """
     model = vocabulary.model
     assert isinstance(model, Kmers)
@@ -84,7 +85,7 @@ def encode_kmers(
 
 
 def _in_sent_text(part: AlignedText, letters: list[Letter]) -> list[Letter]:
-    """Place letters of a part by their bytes in the sent text."""
+    """Return the letters of a part with their positions in the original text."""
     return [Letter(c, *part.source_span(begin, end)) for c, begin, end in letters]
 
 
@@ -107,7 +108,7 @@ def _kmer_token(model: Kmers, letters: list[Letter]) -> Token:
 
 
 def _split_white_space(model: Kmers, letters: list[Letter]) -> list[list[Letter]]:
-    """Split the letters at white space where the model skips that."""
+    """Split the letters at white space if the model skips white space."""
     parts: list[list[Letter]] = [[]]
     for letter in letters:
         if model.whitespace == "skip" and letter.character.isspace():
@@ -138,7 +139,7 @@ def _remainder(model: Kmers, letters: list[Letter]) -> Iterator[Token]:
 
 
 def _circular(model: Kmers, letters: list[Letter], encode_kmer: EncodeKmer) -> Iterator[Token]:
-    """Yield one k-mer for each base; a k-mer over the junction spans only its bases before it.
+    """Yield one k-mer for each base; the span of a k-mer over the junction ends at the junction.
 
     Example, k = 3: ACGTT gives ACG CGT GTT | TTA TAC with the junction appended (the last two span
     bytes 3..5 and 4..5), and TTA TAC | ACG CGT GTT with it prepended.
@@ -154,7 +155,7 @@ def _circular(model: Kmers, letters: list[Letter], encode_kmer: EncodeKmer) -> I
 
 
 def _runs(model: Kmers, letters: list[Letter]) -> Iterator[Token]:
-    """Yield the k-mers of each run of the model's letters, in a frame of its own.
+    """Yield the k-mers of each run of the model's letters; each frame begins with its run.
 
     Example, k = 3, N = 99: ACGTANNAxyA gives ACG T A 99 99 A unknown A.
     """
@@ -224,9 +225,9 @@ def _word_ids(
     options: EncodeOptions,
     kmer: list[Letter],
 ) -> list[int]:
-    """Return a word's ids: those of the special tokens in it and of the parts between them.
+    """Return the ids of a word: those of the special tokens in it and of the parts between them.
 
-    Example, k = 6: ACGTA- gives two unknown ids, A[SEP] an unknown one and that of [SEP].
+    Example, k = 6: ACGTA- gives two unknown ids; A[SEP] gives an unknown id and the id of [SEP].
     """
     word = "".join(letter.character for letter in kmer)
     if PLAIN_CHARACTERS.issuperset(word):
@@ -251,6 +252,6 @@ def _matched_tokens(vocabulary: Vocabulary) -> dict[str, SpecialToken]:
 
 @functools.lru_cache(maxsize=32)
 def _special_token_pattern(vocabulary: Vocabulary) -> re.Pattern[str]:
-    """Compile the pattern of special tokens, the longest first; without any it never matches."""
+    """Compile a pattern of special tokens, the longest first; without any, it never matches."""
     contents = sorted(_matched_tokens(vocabulary), key=len, reverse=True)
     return re.compile("|".join(map(re.escape, contents)) or r"(?!)")

@@ -1,6 +1,6 @@
 """Splits a text at special tokens and normalizes the parts between, as Hugging Face does.
 
-Part of the reference: plain Python, knows no model and no template.
+Part of the reference, in plain Python. It does not depend on models or templates.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SpecialMode = Literal["match", "plain", "refuse"]
 
 
 class Token(NamedTuple):
-    """An id with the begin and end byte of the sent text that it stands for."""
+    """An id with its begin and end byte in the original text."""
 
     id: int
     begin: int
@@ -32,10 +32,11 @@ class Token(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AlignedText:
-    """A part of a text, perhaps normalized, with the place of each byte in the sent text.
+    """A part of a text, possibly normalized, with the source of each byte in the original text.
 
     Attributes:
-        sources: for each UTF-8 byte of the text, its (begin, end) byte in the sent text.
+        sources: for each UTF-8 byte of the part, its source (begin, end) in the original text, in
+            bytes.
     """
 
     text: str
@@ -43,33 +44,33 @@ class AlignedText:
 
     @classmethod
     def of(cls, text: str) -> AlignedText:
-        """Make the aligned text of a sent text: byte i came from byte i."""
+        """Make the aligned text of a whole original text: the source of byte i is byte i."""
         return cls(text, [(i, i + 1) for i in range(len(text.encode()))])
 
     def token(self, token_id: int, begin: int, end: int) -> Token:
-        """Make the token of an id for the bytes begin..end (end > begin) of this text."""
+        """Make a token for the bytes begin..end (end > begin) of this text."""
         return Token(token_id, *self.source_span(begin, end))
 
     def source_span(self, begin: int, end: int) -> Span:
-        """Return the begin and end byte in the sent text of the bytes begin..end of this one."""
+        """Convert the bytes begin..end of this text to begin and end byte in the original text."""
         first_begin, _ = self.sources[begin]
         _, last_end = self.sources[end - 1]
         return first_begin, last_end
 
     def split(self, spans: Iterable[Span]) -> Iterator[AlignedText]:
-        """Yield the parts at (begin, end) in characters."""
+        """Yield the parts of the text at (begin, end), in characters."""
         offsets = self.byte_offsets()
         for begin, end in spans:
             yield AlignedText(self.text[begin:end], self.sources[offsets[begin] : offsets[end]])
 
     def byte_offsets(self) -> list[int]:
-        """Return where each character begins, in bytes, and the end."""
+        """Return the byte offset of each character, and of the end."""
         if self.text.isascii():
             return [*range(len(self.text) + 1)]
         return list(accumulate((len(c.encode()) for c in self.text), initial=0))
 
     def normalized(self, vocabulary: Vocabulary) -> AlignedText:
-        """Apply the vocabulary's normalizers; each new byte comes from whole characters."""
+        """Apply the vocabulary's normalizers; the source of a new byte is whole characters."""
         if not vocabulary.normalizers:
             return self
         text, alignment = normalize(self.text, vocabulary.normalizers)
@@ -90,15 +91,16 @@ def split_special_tokens(
 ) -> Iterator[AlignedText | Token]:
     """Yield special tokens and the normalized texts between them, in order, none empty.
 
-    Tokens that are not `normalized` are matched first, in the text as it was sent; the others in
-    each normalized part, by their own normalized content. DNABERT's special tokens are words among
+    Tokens that are not `normalized` are matched first, in the original text. The others are matched
+    in each normalized part, by their normalized content. DNABERT's special tokens are words between
     its k-mers, so its texts are not split here.
 
     Raises:
-        RowRefused: mode is "refuse" and a special token was found.
+        RowRefused: the mode is "refuse" and the text contains a special token.
 
-    Example: " ab" with a special token "a" (not normalized) and the normalizer strip gives
-    the token of "a" (1, 2) and the text "b"; the text " " before it is stripped to nothing.
+    Example: with the special token "a" (not normalized) and the normalizer strip, " ab" is split
+    into the token of "a" at (1, 2) and the text "b"; the text " " before it is stripped and
+    dropped.
     """
     whole = AlignedText.of(text)
     if isinstance(vocabulary.model, Kmers) and vocabulary.model.whitespace == "words":
@@ -126,7 +128,7 @@ def _tokens_to_match(vocabulary: Vocabulary, normalized: bool) -> dict[str, Spec
 
 @functools.lru_cache(maxsize=32)
 def _longest_first(contents: frozenset[str]) -> re.Pattern[str]:
-    """Compile a pattern that matches the longest content: Python tries alternatives in order."""
+    """Compile a pattern that matches the longest content; Python tries alternatives in order."""
     in_order = sorted(contents, key=len, reverse=True)
     return re.compile("|".join(map(re.escape, in_order)))
 
@@ -134,11 +136,11 @@ def _longest_first(contents: frozenset[str]) -> re.Pattern[str]:
 def _split_once(
     part: AlignedText, tokens: dict[str, SpecialToken], mode: SpecialMode
 ) -> Iterator[AlignedText | Token]:
-    """Split at the given tokens: leftmost, longest, without overlaps.
+    """Split a text at the leftmost-longest matches of some tokens, without overlaps.
 
-    A match that does not count (plain mode, single_word) still uses up its text: no shorter token
-    is matched in it. The next token may begin inside white space that rstrip gave to the one
-    before, and a token that then has no text of its own is dropped. All this is as in `tokenizers`.
+    If a match is ignored (mode "plain", single_word), no shorter token is matched in its text. A
+    token may begin inside the white space that rstrip added to the token before; a token with no
+    text outside that white space is dropped. All this is as in `tokenizers`.
     """
     text, offsets, last = part.text, part.byte_offsets(), 0
     pattern = _longest_first(frozenset(tokens)) if tokens else None
@@ -165,7 +167,7 @@ def _split_once(
 
 
 def accept_special_token(token: SpecialToken, mode: SpecialMode, byte: int) -> bool:
-    """Decide whether a special token found at a byte of the sent text counts as one.
+    """Return whether a special token at a byte of the original text is encoded as its id.
 
     Raises:
         RowRefused: the mode is "refuse".
@@ -176,7 +178,7 @@ def accept_special_token(token: SpecialToken, mode: SpecialMode, byte: int) -> b
 
 
 def special_token_refusal(token: SpecialToken, byte: int) -> RowError:
-    """Make the error of a row that holds a special token at this byte."""
+    """Make the error of a row that contains a special token at this byte."""
     message = f"the text holds the special token {token.content!r}"
     return RowError("special_token_refused", message, f"byte {byte}")
 

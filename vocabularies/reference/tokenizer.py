@@ -1,8 +1,9 @@
-"""Defines the ids of a text and the bytes of ids, slowly and plainly.
+"""Defines how a text is encoded and how ids are decoded, in plain Python.
 
-Every engine must give these ids. This module has the order of the steps, the other strand,
-truncation, begin and end tokens and decoding; `special_tokens` has the first step, `bpe`, `kmers`
-and `characters` have the models. The Hugging Face library defines upstream models, not this.
+Every engine must return the same ids. This module implements the order of the steps, reverse
+complements, truncation, begin and end tokens, and decoding. `special_tokens` implements the first
+step, and `bpe`, `kmers` and `characters` the models. Upstream models are defined by the Hugging
+Face library instead.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ class ReferenceRow:
     """The ids of one text.
 
     Attributes:
-        ids: begin and end tokens included where they are added.
-        spans: begin and end byte of each id in the text as it was sent; (0, 0) for begin and end
+        ids: the ids, including begin and end tokens if they are added.
+        spans: begin and end byte of each id in the original text; (0, 0) for begin and end tokens.
+        num_tokens: the number of ids before truncation, including begin and end tokens.
+        kept: the range of the text's own ids that remains after truncation, without begin and end
             tokens.
-        num_tokens: how many ids there were before truncation, begin and end tokens included.
-        kept: begin and end of the kept range among the text's own ids.
     """
 
     ids: list[int]
@@ -53,7 +54,7 @@ def encode(
 
     Raises:
         RowRefused: the options do not fit the text or the vocabulary; its error says why.
-        ValueError: the model is upstream: there the library is the reference.
+        ValueError: the model is upstream, so the library is the reference.
 
     Example: GPT-2's "Hello, world!" is split into Hello | , | world | ! (with its blank), each of
     which merges to one token: 15496 11 995 0.
@@ -101,7 +102,7 @@ def _pretoken(
 
 
 def reverse_complement_text(text: str) -> str:
-    """Reverse and complement a text: IUPAC codes, U as A, case kept, all else unchanged.
+    """Reverse a text and complement its IUPAC codes (U to A); keep case and other characters.
 
     Example: AACGN-u becomes a-NCGTT.
     """
@@ -111,7 +112,7 @@ def reverse_complement_text(text: str) -> str:
 def _reverse_complement_content(
     vocabulary: Vocabulary, text: str, options: EncodeOptions
 ) -> list[Token]:
-    """Encode the other strand; spans are in the text as sent: byte i came from N - 1 - i."""
+    """Encode the reverse complement; spans are those of the same bases in the original text."""
     if not vocabulary.supports_reverse_complement:
         raise RowRefused(NO_REVERSE_COMPLEMENT)
     num_bytes = len(text)
@@ -166,10 +167,11 @@ def _post_process(
 def _pieces(
     content: list[Token], prefix: tuple[int, ...], suffix: tuple[int, ...], size: int | None
 ) -> Iterator[Token]:
-    """Yield prefix and suffix around all of the content, or around every `size` tokens of it.
+    """Yield the pieces of the content with prefix and suffix; a piece has at most `size` tokens.
 
-    With size 510 as in DNABERT-1: 509 tokens are one piece, 510 are a full one and an empty one,
-    1,019 are 510 and 509, 1,020 are 510, 510 and an empty one.
+    Without `size`, the content is one piece. Otherwise the last piece has fewer than `size` tokens,
+    and may be empty. Example, size 510 as in DNABERT-1: 509 tokens are one piece, 510 tokens are
+    pieces of 510 and 0, 1,019 tokens of 510 and 509, and 1,020 tokens of 510, 510 and 0.
     """
     size = size or len(content) + 1
     for begin in range(0, len(content) + 1, size):
@@ -179,18 +181,19 @@ def _pieces(
 
 
 def decode(vocabulary: Vocabulary, ids: Sequence[int], skip_special_tokens: bool = False) -> bytes:
-    """Decode ids to the bytes that they stand for, joined without separators.
+    """Decode ids to the bytes of their tokens, joined without separators.
 
-    With the decoder "blanks" they are the strings of the vocabulary's file, joined by blanks.
+    With the decoder "blanks", the result is the strings of the vocabulary's file, joined by blanks.
 
-    A k-mer after a k-mer adds only its new letters where the two agree on the letters they share.
-    A skipped special token between two k-mers does not separate them; an unknown id does. The ids
-    of a circular sequence give its first k - 1 bases again at the end, since no id says that the
-    sequence was circular.
+    If a k-mer agrees with the k-mer before it on the letters that they share, only its new letters
+    are appended. A skipped special token between two k-mers does not separate them, but an unknown
+    id does. A circular sequence is decoded with its first k - 1 bases repeated at the end, because
+    the ids do not show that it was circular.
 
     Raises:
-        RowRefused: an id is outside the vocabulary or means nothing (``ids[3]``).
-        ValueError: the model is upstream: there the library is the reference.
+        RowRefused: an id is outside the vocabulary or has no token; the error has its place
+            (``ids[3]``).
+        ValueError: the model is upstream, so the library is the reference.
 
     Example, k = 3, stride 1: ACG CGT GTT gives ACGTT; ACG [UNK] GTT gives ACG[UNK]GTT.
     """
@@ -198,7 +201,7 @@ def decode(vocabulary: Vocabulary, ids: Sequence[int], skip_special_tokens: bool
     if isinstance(model, Upstream):
         raise ValueError(f"only the library computes this vocabulary: {model.reason}")
     parts: list[bytes] = []
-    before: bytes | None = None  # The k-mer that a next one may overlap.
+    before: bytes | None = None  # The last k-mer, which the next one may overlap.
     for place, token_id in enumerate(ids):
         token = vocabulary.tokens[token_id] if 0 <= token_id < len(vocabulary) else None
         if token is None:

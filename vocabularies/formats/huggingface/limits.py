@@ -1,7 +1,7 @@
-"""Bounds the memory and time that a tokenizer.json costs in the library that computes it.
+"""Bounds the memory and time that the Hugging Face library needs for a tokenizer.json.
 
-Without bounds a file's normalizers could make gigabytes of a word and its WordPiece model search
-for days, which would end the service's process. Knows no tokens.
+Without bounds, a file's normalizers could expand a word to gigabytes and its WordPiece model could
+search for days, which would stop the service.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from vocabularies.formats.huggingface.pipeline import steps_of
 from vocabularies.model.checks import MAX_GROWTH, TOO_LONG, max_growth
 from vocabularies.preprocessing.normalizers import compile_replacement
 
-MAX_WORD = 1_000  # Letters of the longest word that WordPiece splits; 100 in all files we know.
+MAX_WORD = 1_000  # The length of the longest word that WordPiece splits; 100 in all known files.
 
 
 def check_bounds(document: Mapping[str, Any]) -> None:
-    """Refuse a document with which the library could use too much memory or time.
+    """Refuse a document for which the library might need too much memory or time.
 
     Raises:
-        VocabularyError: some steps have no bound; it names the place of each.
+        VocabularyError: some steps have no bound; the error lists the place of each.
     """
     findings = [*_growing(document, "normalizer"), *_growing(document, "decoder")]
     most = document["model"].get("max_input_chars_per_word")
@@ -44,7 +44,7 @@ def _growing(document: Mapping[str, Any], name: str) -> Iterator[Finding]:
 
 
 def _growth(where: str, step: Mapping[str, Any]) -> int:
-    """Return the most bytes that a step makes from one byte; 1 for steps that Unicode bounds."""
+    """Return the most bytes to which a step expands one byte; 1 for steps that Unicode bounds."""
     match step:
         case {"type": "Replace", "pattern": {"String": str(literal)}, "content": str(content)}:
             return max_growth(literal, content)
@@ -62,7 +62,7 @@ def _growth(where: str, step: Mapping[str, Any]) -> int:
 
 
 def _never_matches_empty(pattern: str) -> bool:
-    """Whether a regular expression certainly matches at least one character."""
+    """Whether a regular expression certainly never matches the empty string."""
     try:
         compile_replacement(pattern)
     except ValueError:
@@ -71,12 +71,12 @@ def _never_matches_empty(pattern: str) -> bool:
 
 
 def _longest(where: str, charsmap: str) -> int:
-    """Return the bytes of the longest replacement in a charsmap.
+    """Return the number of bytes of the longest replacement in a charsmap.
 
     A charsmap is the 32-bit size of a trie, the trie, and the replacements, each ended by a NUL.
 
     Raises:
-        VocabularyError: the trie is shorter than its size says; the library would allocate it all.
+        VocabularyError: the trie is shorter than its stated size, which the library would allocate.
     """
     try:
         data = b64decode(charsmap, validate=True)

@@ -1,13 +1,13 @@
 r"""Writes the pretokenizer `motifs` as the regex of a tokenizer.json's Split step, and reads it.
 
-A regex engine tries the alternatives one after the other at every place and keeps the first that
-matches. So common beginnings of motifs are written once, and where a motif is the beginning of
-others their rest is optional, which a regex tries first: AC, ACG and GT are ``AC(?:G)?|GT``. At
-each place the longest motif matches, and the engine compares only letters that differ (10,000
-motifs of 22 letters on a random text: 0.6 µs a letter; one alternative for each motif, the longest
-first, takes 100).
+At every position, a regex engine tries the alternatives one after the other and uses the first that
+matches. So the regex contains each common beginning of motifs once. If a motif is the beginning of
+others, their remaining letters are an optional group, which the engine tries first: AC, ACG and GT
+become ``AC(?:G)?|GT``. This regex matches the longest motif at each position. It is fast, because
+the engine compares common beginnings once: 10,000 motifs of 22 letters take 0.6 µs for each letter
+of a random text, and 100 µs with one alternative for each motif, the longest first.
 
-Reads any regex of literals, groups, alternatives and ``?`` that means the same.
+The reader accepts any equivalent regex of literals, groups, alternatives and ``?``.
 """
 
 from __future__ import annotations
@@ -20,19 +20,20 @@ from vocabularies.preprocessing.motif_pretokenizer import MAX_MOTIF_BYTES, MAX_M
 
 _SYNTAX = set(r"\.^$*+?()[]{}|")
 _LETTER = re.compile(r"[^\\.^$*+?()\[\]{}|]|\\\W")
-_LETTERS = re.compile(rf"(?:{_LETTER.pattern})+(?![?*+{{])")  # A quantifier is of one letter only.
+# A quantifier applies to the last letter only.
+_LETTERS = re.compile(rf"(?:{_LETTER.pattern})+(?![?*+{{])")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _MAX_DEPTH = MAX_MOTIF_BYTES + 8
 
 
 def motif_split(motifs: Sequence[str]) -> dict[str, Any]:
-    """Make the Split step that splits at motifs, which are sorted and not empty."""
+    """Make the Split step that splits at motifs; these are sorted and not empty."""
     pattern = {"Regex": motif_pattern(motifs)}
     return {"type": "Split", "pattern": pattern, "behavior": "Isolated", "invert": False}
 
 
 def motif_pattern(motifs: Sequence[str]) -> str:
-    """Write the regex that matches the longest motif at a place.
+    """Write the regex that matches the longest motif at a position.
 
     Args:
         motifs: sorted, none empty.
@@ -66,7 +67,7 @@ def _escaped(letter: str) -> str:
 
 
 def motifs_of_split(step: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Read the motifs of a pre_tokenizer's step; None where the step does not split at motifs."""
+    """Read the motifs of a pre_tokenizer's step; None if the step does not split at motifs."""
     match step:
         case {"type": "Split", "pattern": {"Regex": str(pattern)}, "behavior": "Isolated"}:
             return motifs_of_pattern(pattern)
@@ -74,7 +75,7 @@ def motifs_of_split(step: Mapping[str, Any]) -> tuple[str, ...] | None:
 
 
 def motifs_of_pattern(pattern: str) -> tuple[str, ...] | None:
-    """Read the motifs of a regex that matches the longest motif at a place, sorted; else None."""
+    """Read the motifs, sorted, of a regex like those of `motif_pattern`; None for others."""
     try:
         found = _Reader(pattern).read()
     except ValueError:
@@ -99,10 +100,10 @@ def _longest_first(motifs: Sequence[str], first_tried: Mapping[str, int]) -> boo
 
 
 class _Reader:
-    """Reads a regex as the literals that it tries, in order.
+    """Parses a regex into the literals that it matches, in the order in which they are tried.
 
-    All methods raise ValueError where the regex has more than literals, groups, | and ?, or where
-    its literals are too many or too long.
+    All methods raise ValueError if the regex has syntax other than literals, groups, | and ?, or if
+    it has too many or too long literals.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -157,14 +158,14 @@ class _Reader:
         return letters
 
     def skip(self, sign: str) -> bool:
-        """Skip the character if it is next; return whether it was."""
+        """Skip the next character if it is `sign`; return whether it was skipped."""
         found = self.pattern.startswith(sign, self.place)
         self.place += len(sign) if found else 0
         return found
 
 
 def _joined(left: list[str], right: list[str]) -> list[str]:
-    """Join every left literal with every right one, in the order in which the regex tries them."""
+    """Join every left literal with every right one, in the order in which a regex tries them."""
     if left == [""] or right == [""]:
         return right if left == [""] else left
     if len(left) * len(right) > MAX_MOTIFS:

@@ -1,6 +1,6 @@
-"""Reads the steps around a tokenizer.json's model: normalizer, pre_tokenizer, and the others.
+"""Reads a tokenizer.json's normalizer, pre_tokenizer, post_processor and decoder.
 
-Each reader returns a step as `Vocabulary` has it, or raises NotRepresentable with the reason.
+Each reader returns the value of a `Vocabulary` field, or raises NotRepresentable with the reason.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from vocabularies.preprocessing.pretokenizers import is_byte_level, recognize_hf
 
 @dataclass(frozen=True, slots=True)
 class PostProcessor:
-    """The ids around a text, and the roles that the post-processor names."""
+    """The ids that a post-processor adds around a text, and the roles of its tokens."""
 
     prefix: tuple[int, ...] = ()
     suffix: tuple[int, ...] = ()
@@ -29,9 +29,9 @@ class PostProcessor:
 
 
 def steps_of(step: Any, list_name: str, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (place, step) of every step, sequences inside sequences flattened.
+    """Yield (place, step) of every step; nested sequences of steps are flattened.
 
-    The depth is bounded: `parsing.parse_json` refuses deeper documents.
+    The depth is bounded, because `parsing.parse_json` refuses deeply nested documents.
     """
     if step is None:
         return
@@ -51,7 +51,7 @@ def read_normalizers(step: Any) -> tuple[Normalizer, ...]:
     """Read the normalizers in order.
 
     Raises:
-        NotRepresentable: there is no `Normalizer` for one of them.
+        NotRepresentable: one of them has no equivalent `Normalizer`.
         VocabularyError: the block is damaged.
     """
     return tuple(_normalizer(*part) for part in steps_of(step, "normalizers", "normalizer"))
@@ -81,7 +81,7 @@ def read_pretokenizer(step: Any) -> tuple[str, tuple[str, ...], bool]:
     """Read the pretokenizer, its motifs, and whether it spells bytes in the byte alphabet.
 
     Raises:
-        NotRepresentable: no named pretokenizer means the same.
+        NotRepresentable: no named pretokenizer is equivalent.
         VocabularyError: the block is damaged.
     """
     parts = [*steps_of(step, "pretokenizers", "pre_tokenizer")]
@@ -115,7 +115,7 @@ def read_post_processor(step: Any) -> PostProcessor:
     templates = []
     for where, part in steps_of(step, "processors", "post_processor"):
         match part["type"]:
-            case "ByteLevel":  # Moves offsets only.
+            case "ByteLevel":  # It changes only offsets.
                 continue
             case "TemplateProcessing":
                 templates.append(_template(where, part))
@@ -133,18 +133,18 @@ def read_decoder(step: Any, strings: Iterable[str], byte_level: bool) -> Decoder
 
     Args:
         step: the file's decoder.
-        strings: all tokens of the file.
+        strings: the strings of all tokens of the file.
         byte_level: whether they are in the byte-level alphabet.
 
     Raises:
-        NotRepresentable: it neither gives what was encoded, nor blanks between tokens.
+        NotRepresentable: it neither restores the encoded text nor joins tokens with blanks.
         VocabularyError: the block is damaged.
     """
     if step is None:
         return "blanks"
     steps = [part for _, part in steps_of(step, "decoders", "decoder")]
     types = [part["type"] for part in steps]
-    if types[-1:] == ["Fuse"]:  # Joins what is joined anyway.
+    if types[-1:] == ["Fuse"]:  # It has no effect, because the bytes are joined anyway.
         steps, types = steps[:-1], types[:-1]
     match steps:
         case [{"type": "ByteLevel"}]:

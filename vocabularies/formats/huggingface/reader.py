@@ -1,8 +1,8 @@
 """Reads Hugging Face's tokenizer.json to a Vocabulary.
 
-A BPE file that `Bpe` represents exactly becomes that model; any other correct file becomes an
-Upstream model, which only the library computes, with the reason. The blocks truncation and padding
-are not followed, because requests have their own; `describe_unfollowed` reports them.
+A BPE file that `Bpe` can represent exactly becomes a Bpe model. Any other valid file becomes an
+Upstream model, which only the library can run, with the reason. The blocks truncation and padding
+are ignored, because requests have their own options; `describe_unfollowed` reports them.
 `huggingface.writer` writes such files.
 """
 
@@ -45,7 +45,7 @@ _UNFOLLOWED = {
     "truncation": "requests have max_length and truncation_side",
     "padding": "requests have padding, padding_side and pad_id",
 }
-# Not followed by a number, as many vocabularies have these words as tokens.
+# The words must not be followed by a number, because many vocabularies have them as tokens.
 _MAY_HAVE_UNFOLLOWED = re.compile(rb'"(?:truncation|padding)"\s*+:\s*+(?!null|[0-9])')
 _ADDED_TOKENS = re.compile(rb'"added_tokens"\s*+:\s*+\[(?=\s*+\{)')
 _MAX_RENUMBERED = 20  # Added tokens that a note names.
@@ -57,7 +57,7 @@ def describe_unfollowed(data: bytes, vocabulary: Vocabulary) -> tuple[str, ...]:
     """Describe the settings of a tokenizer.json that the vocabulary ignores.
 
     Args:
-        data: a file that `read_tokenizer_json` reads.
+        data: the content of a file that `read_tokenizer_json` accepts.
         vocabulary: the vocabulary of the file.
     """
     notes = _describe_renumbered(data, vocabulary)
@@ -76,7 +76,7 @@ def _describe_renumbered(data: bytes, vocabulary: Vocabulary) -> tuple[str, ...]
     """Describe the added tokens whose ids differ from those in the file."""
     if not (found := _ADDED_TOKENS.search(data)):
         return ()
-    # Only the list is parsed, as parsing the whole file holds up other threads.
+    # Only the list is parsed, because parsing the whole file would block other threads.
     entries, _ = json.JSONDecoder().raw_decode(data[found.end() - 1 :].decode())
     ids = {token.content: token.id for token in vocabulary.special_tokens}
     changed = [
@@ -96,10 +96,11 @@ def read_tokenizer_json(data: bytes, *, decodes_inversely: bool = False) -> Voca
 
     Args:
         data: the file.
-        decodes_inversely: whether ids are decoded to what was encoded, whatever the file's decoder.
+        decodes_inversely: whether ids are decoded to the encoded text instead of by the file's
+            decoder.
 
     Raises:
-        VocabularyError: the file is wrong; it names the place of every fault.
+        VocabularyError: the file is invalid; the error lists the place of every fault.
     """
     document = parse_json(data)
     if not isinstance(document, dict) or not isinstance(document.get("model"), dict):
@@ -129,7 +130,7 @@ def read_tokenizer_json(data: bytes, *, decodes_inversely: bool = False) -> Voca
 
 
 def _kind(model: Mapping[str, Any]) -> str:
-    """Guess the type of a model that names none, as in files of 2020, as the library guesses it."""
+    """Guess the type of a model without a "type", as in files of 2020, like the library."""
     if "merges" in model:
         for name, types in _TYPES.items():
             if type(value := model.get(name)) not in types:
@@ -159,7 +160,7 @@ def _bpe(
     if not decodes_inversely:
         decoder = read_decoder(document.get("decoder"), strings, byte_level)
     if not normalizers and all(token.normalized for token in added):
-        # Without normalizers, tokens match the same before as after normalization.
+        # Without normalizers, tokens match the same text before and after normalization.
         added = [replace(token, normalized=False) for token in added]
     make = functools.partial(
         make_bpe_vocabulary,
@@ -181,7 +182,7 @@ def _bpe(
     try:
         vocabulary = make()
     except VocabularyError as error:
-        # The library also accepts a regex whose literals are no tokens of their own.
+        # The library also accepts a regex whose literals are not tokens.
         if motifs and all(f.where.startswith(_PLACES_OF_MOTIF_FAULTS) for f in error.findings):
             raise NotRepresentable(f"pre_tokenizer: {error.findings[0]}") from error
         raise
@@ -193,7 +194,8 @@ def _refuse_rewritten(added: Iterable[SpecialToken], normalizers: Sequence[Norma
     """Refuse added tokens whose decoded text is not their content.
 
     Raises:
-        NotRepresentable: there is one: the library decodes "The" as "the" after Lowercase.
+        NotRepresentable: there is such a token: after Lowercase, the library decodes "The" as
+            "the".
     """
     for token in added:
         if token.normalized and normalize(token.content, normalizers)[0] != token.content:
@@ -208,8 +210,8 @@ def _merges(model: Mapping[str, Any], vocab: Mapping[str, int]) -> list[tuple[in
     prefix = model.get("continuing_subword_prefix") or ""
     if not isinstance(prefix, str):
         raise VocabularyError.at("model.continuing_subword_prefix", f"{prefix!r} is no text")
-    # The library cuts the prefix off the right part unchecked; its process aborts where that splits
-    # a character.
+    # The library removes the prefix from the right part without a check, and its process aborts if
+    # this splits a character.
     ids = merge_ids(_without_version(merges), vocab, "model.merges[{}]", prefix)
     if len({isinstance(each, str) for each in merges}) > 1:
         raise VocabularyError.at("model.merges", "has strings and lists: the library reads neither")
@@ -217,7 +219,7 @@ def _merges(model: Mapping[str, Any], vocab: Mapping[str, int]) -> list[tuple[in
 
 
 def _unknown_id(model: Mapping[str, Any], vocab: Mapping[str, int], byte_level: bool) -> int | None:
-    """Read the unknown id; None where the model has none, or a token for every byte."""
+    """Read the unknown id; None if the model has none, or if every byte has a token."""
     unknown = model.get("unk_token")
     if unknown is None:
         return None
@@ -231,7 +233,7 @@ def _unknown_id(model: Mapping[str, Any], vocab: Mapping[str, int], byte_level: 
 
 
 def _without_version(merges: list[Any]) -> list[Any]:
-    """Drop the strings that begin with "#version", as the library does."""
+    """Remove the strings that begin with "#version", as the library does."""
     if any(isinstance(pair, str) and pair.startswith("#version") for pair in merges):
         return [p for p in merges if not (isinstance(p, str) and p.startswith("#version"))]
     return merges
@@ -247,7 +249,7 @@ def _refuse_uncovered_options(model: dict[str, Any]) -> None:
 
 
 def _list_ids(vocab: Any) -> dict[str, int]:
-    """Number Unigram's list of [token, score]; a repeated token has the id of its last entry."""
+    """Return the id of each token in Unigram's list; of a repeated token, the last one."""
     if not isinstance(vocab, list) or not all(
         isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], str) for entry in vocab
     ):
@@ -258,9 +260,9 @@ def _list_ids(vocab: Any) -> dict[str, int]:
 def _added_tokens(entries: Any, vocab: Mapping[str, int], num_listed: int) -> list[SpecialToken]:
     """Read the added tokens, each with the id that the library gives it.
 
-    The library ignores the file's ids: a token of model.vocab has its id there, and others are
-    numbered from the number of entries on, which `describe_unfollowed` tells. A file whose list has
-    holes, so that two tokens would share an id, is refused.
+    The library ignores the ids of added tokens in the file. A token of model.vocab has its id
+    there, and the others are numbered from the number of entries on; `describe_unfollowed` reports
+    such changes. A file is refused if its list has holes, so that two tokens would share an id.
     """
     if not isinstance(entries, list):
         raise VocabularyError.at("added_tokens", "must be a list")
@@ -317,12 +319,13 @@ def _roles(
 def _upstream(
     document: dict[str, Any], vocab: dict[str, int], added: list[SpecialToken], reason: str
 ) -> Vocabulary:
-    """Make a vocabulary that only the library computes; its template is in the file."""
+    """Make a vocabulary that only the library can run; its template is part of the file."""
     check_bounds(document)
     byte_level = is_byte_level(document.get("pre_tokenizer"))
     size = max([*vocab.values(), *(token.id for token in added)]) + 1
     tokens: list[bytes | None] = [None] * size
-    listed = document["model"]["vocab"]  # Unigram's list may hold a token twice; both ids mean it.
+    # Unigram's list may contain a token twice; both ids are decoded to it.
+    listed = document["model"]["vocab"]
     by_id = ((entry[0], i) for i, entry in enumerate(listed))
     for string, token_id in by_id if isinstance(listed, list) else vocab.items():
         spelled = string_to_bytes(string, byte_level)

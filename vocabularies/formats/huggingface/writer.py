@@ -1,7 +1,7 @@
 """Writes a Vocabulary as tokenizer.json, for the libraries tokenizers and fastokens.
 
-Writes BPE vocabularies, and the stored file of an Upstream one: no tokenizer.json gives the ids of
-k-mers or characters. `huggingface.reader` reads such files.
+It supports BPE vocabularies, and Upstream vocabularies, whose file is stored. No tokenizer.json can
+produce the ids of k-mer or character vocabularies. `huggingface.reader` reads such files.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ _BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": F
 
 @functools.lru_cache(maxsize=2)
 def tokenizer_json(vocabulary: Vocabulary) -> str:
-    """Write the tokenizer.json that gives the same ids, begin and end tokens included.
+    """Write a tokenizer.json that gives the same ids, including begin and end tokens.
 
     The result is cached, because loading a vocabulary needs it for several libraries; `cache_clear`
     frees it.
 
     Raises:
-        VocabularyError: no tokenizer.json gives these ids; it names the place of every reason.
+        VocabularyError: no tokenizer.json gives these ids; the error lists every reason with its
+            place.
     """
     model = vocabulary.model
     if isinstance(model, Upstream):
@@ -68,10 +69,10 @@ def tokenizer_json(vocabulary: Vocabulary) -> str:
 
 
 def _strings(vocabulary: Vocabulary, model: Bpe) -> dict[int, str]:
-    """Return the string of each id, special tokens by their content, holes filled for fastokens.
+    """Return the string of each id; special tokens have their content, and holes are filled.
 
-    Holes stay where symbols are characters and merges are ignored: there a text could equal the
-    string that fills a hole, and get its id.
+    Holes are filled for fastokens, see `hole_string`. They are not filled if symbols are characters
+    and merges are ignored: a text could then equal the string of a hole and be encoded to its id.
     """
     special = {token.id: token.content for token in vocabulary.special_tokens}
     fill = model.byte_level or not model.ignore_merges
@@ -105,7 +106,7 @@ def _strings(vocabulary: Vocabulary, model: Bpe) -> dict[int, str]:
 
 
 def _merges(model: Bpe, strings: Mapping[int, str]) -> list[str] | list[list[str]]:
-    """Write merges as lines "a b", or as pairs where a blank makes lines ambiguous."""
+    """Write merges as strings "a b", or all as pairs if such strings would be ambiguous."""
     lines = [f"{strings[left]} {strings[right]}" for left, right in model.merges]
     plain = all(line.count(" ") == 1 and not line.startswith("#version") for line in lines)
     return lines if plain else [[strings[left], strings[right]] for left, right in model.merges]
@@ -146,7 +147,7 @@ def _normalizer_step(step: Normalizer) -> dict[str, Any]:
 
 
 def _pre_tokenizer(vocabulary: Vocabulary, byte_level: bool) -> dict[str, Any] | None:
-    """Write the steps of the pretokenizer, the last a ByteLevel exactly where symbols are bytes."""
+    """Write the pretokenizer's steps; the last one is ByteLevel exactly if symbols are bytes."""
     name, motifs = vocabulary.pretokenizer, vocabulary.motifs
     rule = motif_split(motifs) if motifs else find_pretokenizer(name).hf_json
     if name == "gpt2":
@@ -197,7 +198,7 @@ def _template(vocabulary: Vocabulary, strings: Mapping[int, str]) -> dict[str, A
 
 
 def _has_own_roles(vocabulary: Vocabulary) -> bool:
-    """Whether begin and end have the roles "cls" and "sep" with unusual contents, as RoBERTa's."""
+    """Whether begin and end tokens are "cls" and "sep" with unusual contents, as RoBERTa's."""
     roles = vocabulary.roles
     if (vocabulary.prefix, vocabulary.suffix) != ((roles.get("cls"),), (roles.get("sep"),)):
         return False

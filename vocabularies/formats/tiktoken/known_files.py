@@ -1,4 +1,4 @@
-"""The published rank files by their SHA-256, with the fields that such a file does not hold.
+"""The published rank files by their SHA-256, with the fields that a rank file does not contain.
 
 Only facts: names, numbers, digests. Sources: tiktoken_ext/openai_public.py of openai/tiktoken
 (r50k, p50k, cl100k, o200k), Meta's llama3 tokenizer.py, Qwen's tokenization_qwen.py, mistral-common
@@ -24,7 +24,7 @@ class KnownRanks:
 
 
 def _llama3_special_tokens() -> dict[str, int]:
-    """Make the contents of the ids 128000..128255: five have names, the others are numbered."""
+    """Make the contents of the tokens 128000..128255; five have names, others are numbered."""
     named = {
         128000: "<|begin_of_text|>",
         128001: "<|end_of_text|>",
@@ -79,5 +79,5 @@ _KNOWN = {
 
 
 def find_known_ranks(sha256: str) -> KnownRanks | None:
-    """Look up the file with this hex digest."""
+    """Return the fields of the published file with this hex digest; None if it is unknown."""
     return _KNOWN.get(sha256)

@@ -1,10 +1,9 @@
 """Derives the merges of a list of ranks (.tiktoken): one pair for each token.
 
-tiktoken joins two neighbours wherever their joined bytes have a rank, lowest rank first. Only one
-pair of neighbours ever makes a token t. Proof: before t appears in a text, no merge crosses t's
-borders, so inside them the merges are those of encoding t's bytes alone, and the last of them joins
-the same two parts. So encoding t's bytes alone ends in t, and its last merge is the pair of t. A
-token whose bytes alone end in several parts is made by no merge at all.
+tiktoken merges two neighbours if their joined bytes have a rank, the lowest rank first. A token t
+is always the result of the same pair. Proof: before t appears in a text, no merge crosses t's
+borders. So the merges inside the borders are those of encoding t's bytes alone, and the last one
+joins the same two parts. If encoding t's bytes alone gives several tokens, no merge produces t.
 """
 
 from __future__ import annotations
@@ -14,21 +13,22 @@ from collections.abc import Mapping
 from vocabularies.errors import VocabularyError
 
 _NEVER = 1 << 62
-# Deriving a pair costs the square of its token's length; o200k_base's squares sum to 16 million.
+# Deriving a pair takes time proportional to the square of its token's length; the squares of
+# o200k_base sum to 16 million.
 _MAX_SQUARES = 1_000_000_000
 
 
 def derive_merges(ranks: Mapping[bytes, int]) -> tuple[list[tuple[bytes, bytes]], list[bytes]]:
-    """Derive the pairs in order of rank, and the tokens of several bytes that no merge makes.
+    """Derive the pairs in order of rank, and the tokens of several bytes that no merge produces.
 
     Args:
         ranks: token -> rank, every rank once.
 
     Raises:
-        VocabularyError: the tokens are so long that it would take minutes.
+        VocabularyError: the tokens are so long that deriving the merges would take minutes.
 
-    Example: ranks a 0, b 1, c 2, ab 3, abc 4, bca 5 give the pairs (a, b), (ab, c); in "bca" no
-    two neighbours have a joined rank, so no merge makes it.
+    Example: ranks a 0, b 1, c 2, ab 3, abc 4, bca 5 give the pairs (a, b), (ab, c); in "bca" no two
+    neighbours can be merged, so no merge produces it.
     """
     if sum(len(token) ** 2 for token in ranks) > _MAX_SQUARES:
         longest = max(map(len, ranks))
@@ -48,7 +48,7 @@ def derive_merges(ranks: Mapping[bytes, int]) -> tuple[list[tuple[bytes, bytes]]
 
 
 def _last_pair(token: bytes, ranks: Mapping[bytes, int]) -> tuple[bytes, bytes] | None:
-    """Find the two parts that the last merge of a token's bytes joins; None if there is no such.
+    """Find the two parts that the last merge of a token's bytes joins; None if others remain.
 
     `borders` are the places between parts, `joined[i]` is the rank of the two parts that meet at
     borders[i + 1]. The loop ends at two parts: joining them would give the token itself.

@@ -1,7 +1,7 @@
 """Reads and writes tiktoken's rank files (lines "base64 rank").
 
-A rank file holds neither pattern nor special tokens: they are arguments, or found in `known_files`
-by the file's SHA-256. Knows nothing of tokenizer.json.
+A rank file contains neither the pattern nor the special tokens. They are arguments, or are found in
+`known_files` by the file's SHA-256. This module does not depend on tokenizer.json.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MAX_FINDINGS = 100
 
 
 def is_rank_file(data: bytes) -> bool:
-    """Whether the first line is a base64 word and a number."""
+    """Whether the first line consists of a base64 word and a number."""
     words = data[:2000].lstrip().split(b"\n", 1)[0].split()
     return len(words) == 2 and words[1].isdigit() and _decode(words[0]) is not None
 
@@ -41,12 +41,13 @@ def read_tiktoken(
 
     Args:
         data: the file.
-        pretokenizer: its name; needed where the file is not one of the known ones.
+        pretokenizer: its name; None is allowed only for a known file.
         special_tokens: content -> id; None: those of the known file.
         id_offset: id = rank + id_offset; None: that of the known file, else 0.
 
     Raises:
-        VocabularyError: some lines are wrong (it names each), or the pretokenizer is not known.
+        VocabularyError: some lines are invalid (the error lists each), or the pretokenizer is
+            unknown.
     """
     known = find_known_ranks(hashlib.sha256(data).hexdigest())
     if known is None:
@@ -83,8 +84,8 @@ def make_rank_vocabulary(
         fields: the other fields of Vocabulary.
 
     Raises:
-        VocabularyError: a byte has no rank, an id is given twice, or a special token begins with
-            another.
+        VocabularyError: a byte has no rank, an id is used twice, or a special token begins with
+            another one.
     """
     _refuse_common_beginnings(token.content for token in special_tokens if token.matched)
     if missing := [byte for byte in range(256) if bytes([byte]) not in ranks]:
@@ -103,8 +104,8 @@ def make_rank_vocabulary(
         raise VocabularyError.at("special_tokens", str(error)) from error
     return Vocabulary(
         tokens=tokens,
-        # tiktoken encodes a pretoken that is a token without merging. That makes a difference only
-        # if there are tokens that no merge makes.
+        # tiktoken encodes a pretoken that equals a token without merging. This changes ids only if
+        # there are tokens that no merge produces.
         model=Bpe(
             tuple((ids[left], ids[right]) for left, right in pairs), ignore_merges=bool(unreachable)
         ),
@@ -118,13 +119,14 @@ def make_rank_vocabulary(
 def _refuse_common_beginnings(contents: Iterable[str]) -> None:
     """Refuse special tokens if one begins with another one.
 
-    tiktoken matches the one that comes first in its hash table, where other libraries match the
-    longer one: in half of the cases it matches the shorter one and encodes the rest as text.
+    Other libraries match the longer of two such tokens. tiktoken matches the one that comes first
+    in its hash table; in half of the cases this is the shorter one, and the rest is encoded as
+    text.
 
     Raises:
-        VocabularyError: there are some; it names the longer one of each pair.
+        VocabularyError: there are such tokens; the error lists the longer one of each pair.
     """
-    in_order = sorted(contents)  # Contents that begin with another one stand right behind it.
+    in_order = sorted(contents)  # Contents that begin with another one follow it directly.
     findings = [
         Finding(
             f"special_tokens[{longer!r}]",
@@ -143,7 +145,7 @@ def _by_id(
     """Put each token at its id, and None at ids without one.
 
     Raises:
-        VocabularyError: an id is too small, too large or given twice.
+        VocabularyError: an id is too small, too large or used twice.
     """
     given = [*ids.values(), *(token.id for token in special_tokens)]
     first, last = min(given), max(given)
@@ -206,8 +208,8 @@ def _read_ranks(data: bytes) -> dict[bytes, int]:
 def write_tiktoken(vocabulary: Vocabulary) -> bytes:
     """Write the rank file of a byte-level BPE vocabulary, rank = id.
 
-    The file does not hold the pretokenizer and the special tokens: a reader needs them as well, as
-    tiktoken does.
+    The file does not contain the pretokenizer and the special tokens; readers, including tiktoken,
+    need them as arguments.
 
     Raises:
         VocabularyError: ranks alone would not give the same ids.

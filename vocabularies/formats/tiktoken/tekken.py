@@ -1,8 +1,8 @@
 """Reads Mistral's tekken.json: ranks, the pretokenizer and the control tokens.
 
 Source: mistral-common, tokens/tokenizers/tekken.py. The first ids are those of the control tokens,
-to which no text is encoded; every other id is its rank plus their number. Ranks from the vocabulary
-size on are ignored.
+to which no text is encoded. Every other id is a rank plus the number of control tokens. Ranks from
+the vocabulary size on are ignored.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.preprocessing.pretokenizers import recognize_tiktoken_pattern
 
 _MAX_FINDINGS = 100
-# The control tokens of files that do not name them, which is allowed up to version 7.
+# The control tokens of files that do not list them, which is allowed up to version 7.
 _CONTROL_TOKENS = (
     "<unk>",
     "<s>",
@@ -54,7 +54,7 @@ def read_tekken(document: Mapping[str, Any]) -> Vocabulary:
     """Read the vocabulary of a parsed tekken.json; its begin token <s> is put before every text.
 
     Raises:
-        VocabularyError: the file is wrong; it names the place of every fault.
+        VocabularyError: the file is invalid; the error lists the place of every fault.
     """
     config = document["config"]
     names = ("default_vocab_size", "default_num_special_tokens")
@@ -106,13 +106,13 @@ def _token(entry: Any, rank: int) -> bytes | None:
         case {"rank": int(own), "token_bytes": str(word)} if own == rank:
             try:
                 return binascii.a2b_base64(word, strict_mode=True) or None
-            except ValueError:  # A character that is not ASCII, or no base64.
+            except ValueError:  # A character is not ASCII, or the word is not base64.
                 return None
     return None
 
 
 def _control_tokens(entries: Any, num_control: int) -> list[SpecialToken]:
-    """Make the control tokens of a file, and the library's fillers after them."""
+    """Make the control tokens of a file, and the placeholders that the library adds after them."""
     named = list(_CONTROL_TOKENS) if entries is None else _names(entries)
     if len(named) > num_control:
         message = f"{len(named)} tokens; config.default_num_special_tokens is {num_control}"

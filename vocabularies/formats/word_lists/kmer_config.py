@@ -1,7 +1,7 @@
-"""Reads and writes vocab_config.json, which holds a k-mer or character vocabulary and its rule.
+"""Reads and writes vocab_config.json, which contains a k-mer or character vocabulary and its rule.
 
-A folder of `save_pretrained` holds this one file; `{"model_type": "kmer", "k": 6}` alone means the
-6-mers of the mtDNA model. All fields but k have defaults:
+`save_pretrained` writes only this file. `{"model_type": "kmer", "k": 6}` is the 6-mer vocabulary of
+the mtDNA model. All fields but k have defaults:
 
     model_type        "kmer" or "character"
     k, letters        length of the k-mers, their letters in counting order ("ACGT")
@@ -59,7 +59,7 @@ _IGNORED_FIELDS |= {"torch_dtype", "tokenizer_class"}
 
 
 def save_pretrained(vocabulary: Vocabulary, folder: str | Path) -> None:
-    """Write vocab_config.json into a folder, which is made where it is missing.
+    """Write vocab_config.json into a folder; the folder is created if it does not exist.
 
     Raises:
         VocabularyError: as `write_kmer_config`.
@@ -74,7 +74,7 @@ def from_pretrained(folder: str | Path) -> Vocabulary:
 
     Raises:
         VocabularyError: as `read_kmer_config`.
-        OSError: the file is not there.
+        OSError: the file does not exist.
     """
     return read_kmer_config((Path(folder) / CONFIG_NAME).read_bytes())
 
@@ -84,10 +84,10 @@ def read_kmer_config(data: bytes, max_tokens: int = MAX_TOKENS) -> Vocabulary:
 
     Args:
         data: the file.
-        max_tokens: most ids; 12-mers of four letters have 4^12 and take 2 GiB.
+        max_tokens: the largest number of ids; the 4^12 12-mers of four letters need 2 GiB.
 
     Raises:
-        VocabularyError: some fields are wrong; it names each.
+        VocabularyError: some fields are invalid; the error lists each.
     """
     config = parse_json(data)
     if not isinstance(config, dict):
@@ -141,7 +141,7 @@ def _special_tokens(config: dict[str, Any]) -> tuple[SpecialToken, ...]:
 def _fields(
     config: dict[str, Any], model: type[Kmers | Characters], special: tuple[SpecialToken, ...]
 ) -> dict[str, Any]:
-    """Read the model's own fields, each of its type, with defaults."""
+    """Read the fields of the model, check their types, and fill in defaults."""
     hints = get_type_hints(model)
     roles = guess_roles((token.content, token.id) for token in special)
     fields: dict[str, Any] = {"unknown_id": roles.get("unk")}
@@ -192,7 +192,7 @@ def _tokens(
     tokens: list[bytes | None] = [None] * size
     by_byte = isinstance(model, Characters) and model.unit == "byte"
     for letter, token_id in model.letter_ids:
-        if 0 <= token_id < size:  # The checks of Vocabulary report other ids.
+        if 0 <= token_id < size:  # The checks of Vocabulary report ids outside of this range.
             tokens[token_id] = letter.encode("latin-1" if by_byte else "utf-8", "replace")
     if isinstance(model, Kmers):
         kmers = [word.encode() for word in all_kmers(model.letters, model.k)]
@@ -221,7 +221,7 @@ def write_kmer_config(vocabulary: Vocabulary) -> bytes:
     """Write the vocab_config.json of a k-mer or character vocabulary, with every field.
 
     Raises:
-        VocabularyError: the file cannot express the vocabulary.
+        VocabularyError: the file cannot represent the vocabulary.
     """
     model = vocabulary.model
     if not isinstance(model, Kmers | Characters):

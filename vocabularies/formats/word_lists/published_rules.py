@@ -1,4 +1,4 @@
-"""The rules of published k-mer and character tokenizers, found by the first tokens of their list.
+"""The rules of published k-mer and character tokenizers, identified by the first tokens of a list.
 
 Sources: jerryji1993/DNABERT tokenization_dna.py; instadeepai/nucleotide-transformer tokenizers.py;
 transformers' EsmTokenizer, for Nucleotide Transformer and ESM's proteins; HazyResearch/hyena-dna
@@ -24,9 +24,9 @@ DNABERT1_PIECE_TOKENS = 510
 
 
 def apply_published_rule(vocabulary: Vocabulary) -> Vocabulary:
-    """Give a vocabulary the rule of the published one whose list begins with the same tokens.
+    """Return the vocabulary with the rule of the published list that begins with the same tokens.
 
-    The order in which its four letters are counted may differ: it decides ids, not the rule.
+    The order of the four letters may differ from the published one; it affects ids, not the rule.
     """
     head = tuple(token.content for token in vocabulary.special_tokens)
     match vocabulary.model:
@@ -61,13 +61,13 @@ def _dnabert1(vocabulary: Vocabulary, model: Kmers) -> Vocabulary:
 
 
 def _mtdna(vocabulary: Vocabulary, model: Kmers) -> Vocabulary:
-    """Make sequences upper case and match no special token in them, as the published code does."""
+    """Convert sequences to upper case and match no special tokens, as the published code does."""
     special = tuple(replace(token, matched=False) for token in vocabulary.special_tokens)
     return replace(vocabulary, model=replace(model, case="upper"), special_tokens=special)
 
 
 def _nucleotide_transformer(vocabulary: Vocabulary) -> Vocabulary:
-    """Put <cls> first and nothing last; <eos> and <bos> are in the list, but have no role."""
+    """Put <cls> first and nothing last; <eos> and <bos> are in the list, but are not used."""
     special = tuple(
         replace(token, special=token.content in NT_V1) for token in vocabulary.special_tokens
     )
@@ -77,7 +77,7 @@ def _nucleotide_transformer(vocabulary: Vocabulary) -> Vocabulary:
 
 
 def _hyenadna(vocabulary: Vocabulary) -> Vocabulary:
-    """Put [SEP] last; [RESERVED] is in the list, but an ordinary token to the class."""
+    """Put [SEP] last; the published class treats [RESERVED] as an ordinary token."""
     special = tuple(
         replace(token, special=False, matched=False) if token.content == "[RESERVED]" else token
         for token in vocabulary.special_tokens
@@ -87,10 +87,10 @@ def _hyenadna(vocabulary: Vocabulary) -> Vocabulary:
 
 
 def _esm(vocabulary: Vocabulary) -> Vocabulary:
-    """Put <cls> first and <eos> last; white space is dropped, each unknown run is one <unk>.
+    """Put <cls> first and <eos> last; drop white space, and encode each unknown run as one <unk>.
 
-    The class splits at Python's white space. Four control characters of it are no white space to
-    the pretokenizer, so they become blanks first.
+    The published class splits at Python's white space. It includes four control characters that the
+    pretokenizer does not treat as white space, so a normalizer replaces them by blanks.
     """
     roles = vocabulary.roles
     return replace(

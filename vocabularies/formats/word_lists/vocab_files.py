@@ -1,9 +1,9 @@
 """Reads and writes lists of words (vocab.txt, or vocab.json alone) of k-mers and characters.
 
-Such a list holds tokens and ids but not the rule. Its first special tokens identify DNABERT-1,
-Nucleotide Transformer, HyenaDNA, mtDNA and the protein models of ESM; any other list of all k-mers
-means k-mers at every base, any other list of letters one id a letter. A vocabulary with another
-rule is written as vocab_config.json (`kmer_config`).
+Such a list contains tokens and ids but not the rule. Its first special tokens identify DNABERT-1,
+Nucleotide Transformer, HyenaDNA, mtDNA and the protein models of ESM. Any other list of all k-mers
+is read as k-mers at every base, and any other list of letters as one id for each letter. A
+vocabulary with another rule is written as vocab_config.json (`kmer_config`).
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ Place = Callable[[int], str]
 
 
 def read_vocab_txt(data: bytes, special_tokens: Mapping[str, int] | None = None) -> Vocabulary:
-    """Read a list with a word on each line; its id is the number of the line, from 0.
+    """Read a list with one word on each line; the id of a word is its line number, from 0.
 
     Raises:
-        VocabularyError: some lines are wrong; it names each.
+        VocabularyError: some lines are invalid; the error lists each.
     """
     lines = [line.removesuffix("\r") for line in decode_text(data).split("\n")]
     while lines and not lines[-1]:
@@ -38,10 +38,10 @@ def read_vocab_txt(data: bytes, special_tokens: Mapping[str, int] | None = None)
 
 
 def read_vocab_json(data: bytes, special_tokens: Mapping[str, int] | None = None) -> Vocabulary:
-    """Read a list that is an object of word -> id.
+    """Read a list that is a JSON object of word -> id.
 
     Raises:
-        VocabularyError: some entries are wrong; it names the id of each.
+        VocabularyError: some entries are invalid; the error lists the id of each.
     """
     vocab = read_token_ids(parse_json(data), "vocab.json")
     words = {token_id: word for word, token_id in sorted(vocab.items(), key=lambda item: item[1])}
@@ -62,13 +62,13 @@ def make_word_vocabulary(
     """Make the vocabulary of a list of words.
 
     Args:
-        words: id -> word, in order of the ids.
-        special_tokens: content -> id of words that are special; None: those in [] or <>.
+        words: id -> word, sorted by id.
+        special_tokens: content -> id of the special words; None: words in [] or <> are special.
         where: the format of a place in findings.
-        first_place: the number of the place of id 0.
+        first_place: the number of id 0's place, which is inserted into `where`.
 
     Raises:
-        VocabularyError: the words are neither letters nor all k-mers.
+        VocabularyError: the ordinary words are neither single letters nor all words of k letters.
     """
 
     def place(token_id: int) -> str:
@@ -109,7 +109,7 @@ def _special(words: Words, given: Mapping[str, int] | None, place: Place) -> dic
 
 
 def _check_words(ordinary: Words, place: Place) -> None:
-    """Refuse lists that hold more than letters and words of one length, such as WordPiece's."""
+    """Refuse lists with words of several lengths beside single letters, such as WordPiece's."""
     pieces = [token_id for token_id, word in ordinary.items() if word.startswith("##")]
     if pieces:
         message = f"{ordinary[pieces[0]]!r}: a WordPiece list, which lacks its rules (lower case,"
@@ -201,7 +201,7 @@ def write_word_list(vocabulary: Vocabulary, *, as_json: bool) -> dict[str, bytes
     """Write vocab.txt, or vocab.json, of a k-mer or character vocabulary.
 
     Raises:
-        VocabularyError: the list would be read as another vocabulary.
+        VocabularyError: reading the list would give another vocabulary.
     """
     name = "vocab.json" if as_json else "vocab.txt"
     if not isinstance(vocabulary.model, Kmers | Characters):
