@@ -1,12 +1,15 @@
-"""Encode, decode, count, windows and chunks: from a checked request to its answer.
+"""The operations encode, decode, count, windows and chunks: from a checked request to its answer.
 
-`operation` has the steps that all calls share: the checks, the vocabulary, the work items for the
-batcher. `encode`, `decode`, `windows` and `chunks` plan and render one call each. `schemas` and
-`query_schemas` describe requests; `arrays` checks arrays of ids and offsets. `context` holds the
-state that the operations of one service share; `stream_budget`, `readiness` and `description`
-belong to it.
+`operation` contains the steps that all operations share: the checks, the lookup of the vocabulary,
+and the work items for the batcher. `encode`, `decode`, `windows` and `chunks` each plan their calls
+and render the answers. `schemas` and `query_schemas` define requests; `arrays` checks arrays of ids
+and offsets. `augmented_texts` applies random changes, and `unknown_ids` finds answers with many
+unknown ids. `context` defines the state that the operations of one service share, of which
+`stream_budget` is a part; `readiness` and `description` report that state. `rendering/` writes
+results as JSON.
 
-Called by the routes of all protocols.
+The routes of all protocols call the operations.
 
-An operation plans without waiting, waits for its batch, and renders. It knows no HTTP and no gRPC.
+An operation creates a work item without waiting, waits for its batch, and renders the result. The
+operations do not depend on HTTP or gRPC.
 """

@@ -12,16 +12,16 @@ from vocabularies.sequences.augmentation import Augmentation, NotASequence, Stre
 
 
 def check_augmentation(vocabulary: Vocabulary, where: str, *, spans: str | None = None) -> None:
-    """Check that sequences of a vocabulary can be augmented.
+    """Check that requests for a vocabulary can be augmented.
 
     Args:
         vocabulary: the vocabulary.
         where: the place of the augmentation in the request.
-        spans: the place of an option that requests the places of ids; None: the request has none.
+        spans: the place in the request of an option that requests offsets; None if there is none.
 
     Raises:
-        InvalidRequest: the vocabulary is of text, or places are requested, which would be of the
-            changed sequences.
+        InvalidRequest: the vocabulary is for text, or offsets are requested: they would refer to
+            the changed sequences, which the client does not have.
     """
     if not vocabulary.supports_reverse_complement:
         raise InvalidRequest("the vocabulary is of text, not of sequences", where)
@@ -31,11 +31,11 @@ def check_augmentation(vocabulary: Vocabulary, where: str, *, spans: str | None 
 
 
 class RowAugmenter:
-    """Augments the batches of a request.
+    """Augments the batches of one request.
 
     Args:
         augmentation: the changes; `first_row` is the number of the request's first row.
-        where: the place of a row in the request, with {} for its number.
+        where: the place of a row in the request, with {} for the row's number.
     """
 
     def __init__(self, augmentation: Augmentation, where: str) -> None:
@@ -43,10 +43,10 @@ class RowAugmenter:
         self._where = where
 
     def augment(self, batch: Batch) -> Batch:
-        """Return the request's next batch with its rows augmented.
+        """Return the next batch of the request with augmented rows.
 
         Raises:
-            InvalidRequest: a row has letters beyond ASCII, or its number is too large.
+            InvalidRequest: a row contains letters beyond ASCII, or its number is too large.
         """
         try:
             return self._rows.augment(batch)
@@ -57,11 +57,11 @@ class RowAugmenter:
 
 
 def augment_request(request: EncodeBatchRequest, vocabulary: Vocabulary) -> EncodeBatchRequest:
-    """Return a request with augmented texts; the request itself if it has no augmentation.
+    """Return a request with augmented texts, or the same request if it requests no augmentation.
 
     Raises:
-        InvalidRequest: the vocabulary is of text, a text has letters beyond ASCII, or offsets are
-            requested, which would be of the changed texts.
+        InvalidRequest: the vocabulary is for text, a text contains letters beyond ASCII, or offsets
+            are requested: they would refer to the changed texts.
     """
     if request.augmentation is None:
         return request

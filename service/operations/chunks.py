@@ -1,4 +1,4 @@
-"""The call chunks, which cuts one text into overlapping chunks of ids with their places."""
+"""The operation chunks, which cuts one text into overlapping chunks of ids with their places."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from vocabularies.sequences.chunks import (
 def plan_chunks(
     service: Service, call: Call, entry: LoadedVocabulary, request: ChunksRequest
 ) -> tuple[EncodeWork, Callable[[Result[Encoded]], Chunks]]:
-    """Make the work item of a request, and the function that cuts its result into chunks.
+    """Create the work item of a request, and the function that cuts its result into chunks.
 
     Raises:
-        ServiceError: the request is refused; the function may raise it as well.
+        ServiceError: the request is refused; the returned function may raise it as well.
     """
     added = AddedIds.of(entry.vocabulary) if request.add_special_tokens else NO_ADDED_IDS
     try:

@@ -1,4 +1,4 @@
-"""Defines the state that all operations of one service share; server/app.py makes it."""
+"""Defines the state that all operations of one service share; server/app.py creates it."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class EngineParts:
     """The parts of a service that exist only in the process with the engine.
 
     Attributes:
-        engine: computes ids, keeps vocabularies, and shares its device.
-        registry: the vocabularies by name, which can be changed.
-        vocabularies: puts, deletes, loads and unloads vocabularies.
+        engine: computes ids, stores vocabularies, and shares device memory.
+        registry: the vocabularies by name, with methods to change them.
+        vocabularies: uploads, deletes, loads and unloads vocabularies.
     """
 
     engine: Engine
@@ -38,26 +38,26 @@ class EngineParts:
 
 @dataclass(slots=True)
 class Service:
-    """One service; several can live in one process.
+    """The state of one service; one process can contain several.
 
     Attributes:
-        settings: the service's settings.
+        settings: the settings of the service.
         engine: computes ids.
         registry: the vocabularies by name.
         batcher: joins work items into batches for the engine.
-        metrics: the service's metrics.
-        guard: checks keys, their scopes and their rates.
+        metrics: the metrics of the service.
+        guard: checks API keys, their scopes and their rates.
         observer: counts, logs and traces every answered request.
         heads: checks the head of each request.
-        unix_heads: the same on a Unix socket, where every Host is allowed: no name of a web page
-            leads there.
-        certificates: has the certificate for TLS; None: the service speaks none.
+        unix_heads: the same for Unix sockets, where every Host is allowed, as web pages cannot
+            reach them.
+        certificates: the certificate for TLS; None: the service does not use TLS.
         closed_connections: counts and logs connections that the service closes early.
-        streams: counts the open streams, and limits the bytes that they hold together.
-        engine_parts: the parts of the process with the engine; None: another process has it.
-        processes: the other processes of the service; None: there are none.
+        streams: counts the open streams, and limits their unsent bytes.
+        engine_parts: the parts of the process with the engine; None in other processes.
+        processes: the other processes of the service; None if there are none.
         preloaded: whether the vocabularies of the setting `preload` are loaded.
-        draining: whether the service is stopping; it is then not ready, and HTTP connections
+        draining: whether the service is stopping; if so, it is not ready, and HTTP connections
             close after their next answer.
     """
 
@@ -89,16 +89,16 @@ class Service:
         )
 
     def join_processes(self, processes: Processes) -> None:
-        """Make this process one of several, which learn of changed vocabularies."""
+        """Connect this process to the others, which are notified of changed vocabularies."""
         self.processes = processes
         if self.engine_parts is not None:
             self.engine_parts.vocabularies.after_change = processes.synchronize
 
     def get_engine_parts(self) -> EngineParts:
-        """Return the parts that only the process with the engine has.
+        """Return the parts that exist only in the process with the engine.
 
         Raises:
-            NotReady: another process has the engine; requests that need it are forwarded there.
+            NotReady: this process has no engine; requests that need it are forwarded.
         """
         if self.engine_parts is None:
             raise NotReady("only the engine process changes vocabularies and shares its device")

@@ -1,4 +1,4 @@
-"""The calls decode and decode/batch, from the JSON of ids to the JSON of texts."""
+"""The operations decode and decode/batch, from the JSON of ids to the JSON of texts."""
 
 from __future__ import annotations
 

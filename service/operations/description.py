@@ -1,4 +1,4 @@
-"""Describes the service: its version, engines and limits, as GET /v1/info and GetInfo answer."""
+"""Describes the service for GET /v1/info and GetInfo: its version, engines and limits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def describe_service(service: Service) -> dict[str, Any]:
-    """Return the version, the engines, the limits and how batches are made."""
+    """Return the version, the engines, the limits, and the parameters of the batcher."""
     settings, status = service.settings, service.engine.status()
     limits = {
         name: getattr(settings, name)

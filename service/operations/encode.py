@@ -1,6 +1,7 @@
-"""The calls encode, encode/batch and count, from the JSON of texts to the JSON of ids.
+"""The operations encode, encode/batch and count, from the JSON of texts to the JSON of ids.
 
-Most requests have no options, and their answers only ids: a short one is written in one piece.
+Most requests have no options, and their answers contain only ids: a short answer of this kind is
+written in one piece.
 """
 
 from __future__ import annotations
@@ -61,18 +62,18 @@ MAX_IDS = 8_192  # About 50 KB and 0.02 ms; answers with more ids are written in
 
 
 def check_dtype(vocabulary: Vocabulary, dtype: str) -> None:
-    """Raise InvalidRequest if an id of the vocabulary does not fit the dtype."""
+    """Raise InvalidRequest if an id of the vocabulary does not fit into the dtype."""
     if len(vocabulary) - 1 > np.iinfo(DTYPES[dtype]).max:
         raise InvalidRequest(f"{len(vocabulary)} ids do not fit {dtype}", "/dtype")
 
 
 def has_no_options(request: EncodeRequest | EncodeBatchRequest | CountRequest) -> bool:
-    """Return whether a request has only the required fields, so that all options are default."""
+    """Return whether a request sets only the required fields, and no option."""
     return len(request.model_fields_set) == NUM_REQUIRED
 
 
 def is_short(request: EncodeRequest | EncodeBatchRequest, result: Result[Encoded]) -> bool:
-    """Return whether an answer has only ids and their numbers, at most MAX_IDS ids and rows."""
+    """Return whether an answer contains only ids and sizes, with at most MAX_IDS ids and rows."""
     encoded, begin, end = result.output, result.begin, result.end
     if not has_no_options(request) or encoded.errors:
         return False
@@ -82,7 +83,7 @@ def is_short(request: EncodeRequest | EncodeBatchRequest, result: Result[Encoded
 
 
 def write_short_text(entry: LoadedVocabulary, result: Result[Encoded]) -> bytes:
-    """Write the short answer to one text."""
+    """Write the short answer for one text."""
     encoded = result.output
     json = _fixed_json(entry.name, entry.vocabulary.digest, encoded.engine)
     begin, end = result.offsets[result.begin : result.begin + 2]
@@ -93,13 +94,13 @@ def write_short_text(entry: LoadedVocabulary, result: Result[Encoded]) -> bytes:
 
 
 def write_short_batch(entry: LoadedVocabulary, result: Result[Encoded]) -> bytes:
-    """Write the short answer to several texts."""
+    """Write the short answer for several texts."""
     encoded = result.output
     json = _fixed_json(entry.name, entry.vocabulary.digest, encoded.engine)
     offsets = encoded.offsets[result.begin : result.end + 1]
     rows = rows_json(encoded.ids, offsets)
     sizes = orjson.dumps(offsets[1:] - offsets[:-1], option=orjson.OPT_SERIALIZE_NUMPY)
-    has_unknown = entry.vocabulary.unknown_id is not None  # Vocabularies of text have not.
+    has_unknown = entry.vocabulary.unknown_id is not None  # Text vocabularies have none.
     share = find_share_of_result(entry.vocabulary, result) if has_unknown else None
     last = _end_of_json(json, share)
     return b"".join((json.before_ids, rows, json.before_sizes, sizes, last))
@@ -120,7 +121,7 @@ def _fixed_json(name: str, digest: str, engine: str) -> _FixedJson:
 
 
 def _end_of_json(json: _FixedJson, unknown_share: float | None) -> bytes:
-    """Return the end of a short answer, with the share of unknown ids if that is large."""
+    """Return the end of a short answer; include the share of unknown ids unless it is None."""
     if unknown_share is None:
         return json.end
     return b"".join((json.end[:-1], *write_unknown_share(unknown_share), b"}"))
@@ -142,7 +143,7 @@ def render_text(
     result: Result[Encoded],
     times: Times | None = None,
 ) -> AnswerPieces:
-    """Write the answer to one text; `times` are those of its request.
+    """Write the answer for one text; `times` are the timestamps of its request.
 
     Raises:
         RowRefused: the text was refused.
@@ -184,13 +185,13 @@ def _write_text(
 def _write_kernel_time(
     request: EncodeRequest | EncodeBatchRequest | CountRequest, times: Times | None
 ) -> Iterator[bytes]:
-    """Write the time of the engine, if it is requested and known."""
+    """Write the engine's computing time, if it is requested and known."""
     if request.return_kernel_time and times is not None:
         yield b',"kernel_time":%.7f' % times.encode_s
 
 
 def truncated_row(result: Result[Encoded], row: int) -> dict[str, Any] | None:
-    """Describe the truncation of a row, numbered as in its batch; None if no id was cut off."""
+    """Describe the truncation of a row; return None if no id was removed."""
     encoded = result.output
     if encoded.num_tokens is None or encoded.kept is None:
         return None
@@ -203,10 +204,10 @@ def truncated_row(result: Result[Encoded], row: int) -> dict[str, Any] | None:
 def _make_options(
     request: EncodeBatchRequest | CountRequest, num_rows: int
 ) -> EncodeOptions | list[EncodeOptions]:
-    """Make the options of all rows, or a list with those of each if any option is a list.
+    """Return the options of all rows, or one value for each row if any option is a list.
 
     Raises:
-        InvalidRequest: a list does not have a value for each row.
+        InvalidRequest: a list does not contain one value for each row.
     """
     if has_no_options(request):
         return DEFAULT_OPTIONS
@@ -228,7 +229,7 @@ def _make_options(
 
 
 def _make_row_options(given: dict[str, Any]) -> EncodeOptions:
-    """Make the options of one row from the fields of the request."""
+    """Create the options of one row from the fields of the request."""
     fields = {name: value for name, value in given.items() if name != "return_offsets"}
     return EncodeOptions(**fields, spans=given["return_offsets"] is not None)
 
@@ -259,7 +260,7 @@ def _plan_texts(
 def _find_changes(
     entry: LoadedVocabulary, request: EncodeBatchRequest
 ) -> Callable[[], EncodeBatchRequest] | None:
-    """Return the augmenter of a request's texts; None: they are not augmented."""
+    """Return the augmenter for a request's texts; None if they are not augmented."""
     if request.augmentation is None:
         return None
     return partial(augment_request, request, entry.vocabulary)
@@ -281,7 +282,7 @@ def _render_texts(
 
 
 def _check_padded(service: Service, request: EncodeBatchRequest, result: Result[Encoded]) -> None:
-    """Raise TooLarge if the padded rows would have too many ids: one long row widens them all."""
+    """Raise TooLarge if the padded rows would contain too many ids."""
     offsets, limit = result.offsets, service.settings.max_padded_ids
     rows = range(result.begin, result.end)
     width = max((offsets[row + 1] - offsets[row] for row in rows), default=0)
@@ -293,10 +294,10 @@ def _check_padded(service: Service, request: EncodeBatchRequest, result: Result[
 
 
 def find_pad_id(requested: int | None, vocabulary: Vocabulary) -> int:
-    """Return the id to pad with: the requested one, or the vocabulary's own if None.
+    """Return the requested padding id, or the vocabulary's own if `requested` is None.
 
     Raises:
-        InvalidRequest: the vocabulary has no such id, or no padding token of its own.
+        InvalidRequest: the vocabulary does not contain the id, or has no padding token.
     """
     pad_id = vocabulary.roles.get("pad") if requested is None else requested
     if pad_id is None:
@@ -344,7 +345,7 @@ def _write_batch(
 
 
 def write_unknown_share(share: float | None) -> Iterator[bytes]:
-    """Write the field `unknown_share` behind others; nothing if the share is small."""
+    """Write the field `unknown_share`, preceded by a comma; nothing if the share is None."""
     if share is not None:
         yield b',"unknown_share":' + orjson.dumps(share)
 

@@ -1,7 +1,7 @@
-"""The steps that all native calls share: parse the body, find the vocabulary, make the work item.
+"""Steps that all native operations share: parse the body, find the vocabulary, create work items.
 
 The connection's direct calls and the ASGI fast path run the same operations, so that their answers
-are the same bytes.
+are identical byte for byte.
 """
 
 from __future__ import annotations
@@ -43,25 +43,25 @@ Request = TypeVar("Request", bound=BaseModel)
 Render = Callable[[Any], AnswerPieces]
 Texts = TypeVar("Texts", EncodeWork, CountWork)
 AnyItem = TypeVar("AnyItem", bound=WorkItem[Any])
-ORJSON_BYTES = 1 << 11  # Of a body from which on orjson pays: some texts of a few words.
-LARGE_BYTES = 1 << 17  # The answer to a larger body is written by a thread, which costs 0.1 ms.
+ORJSON_BYTES = 1 << 11  # From this size orjson is faster: some texts of a few words.
+LARGE_BYTES = 1 << 17  # A thread writes the answers to larger bodies, which costs 0.1 ms.
 PART_CHARACTERS = 1 << 20  # Longer texts are encoded as UTF-8 in parts to count their bytes.
 BYTES_AN_ID = 4
-FIELD_END = b'":'  # Behind the name of a field; as often as there are fields in most bodies.
+FIELD_END = b'":'  # Follows the name of a field; usually occurs once for each field.
 NUM_REQUIRED = 2  # Fields that a request must have: the vocabulary and what to encode.
-ROW_BYTES = 16  # Bytes that each row adds to its text in the queue, so that empty texts count.
+ROW_BYTES = 16  # Added to the size of each row in the queue, so that empty texts count.
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A native call: how its work item is made, and how the result becomes the answer.
+    """A native call: how its work item is created, and how the result is converted to the answer.
 
     Attributes:
-        request_model: the model of its body.
-        plan: makes the work item of a request, and the function that writes the answer from the
-            work item's result. Both may raise ServiceError.
-        prepare: returns a function that changes a request before `plan`, in another thread if its
-            body is large; None: nothing does.
+        request_model: the model of the request body.
+        plan: creates the work item of a request, and returns it with the function that writes the
+            answer from the work item's result. Both may raise ServiceError.
+        prepare: returns a function that changes a request before `plan`; the function runs in
+            a thread if the body is large. None: requests are not changed.
     """
 
     request_model: type[Strict]
@@ -70,10 +70,10 @@ class Operation:
 
 
 async def answer(service: Service, operation: Operation, body: bytes, call: Call) -> AnswerPieces:
-    """Answer one body; return the pieces of the answer's JSON.
+    """Answer the body of one request; return the JSON of the answer in pieces.
 
     Raises:
-        ServiceError: the request, or its only row, is refused.
+        ServiceError: the request or its only row is refused.
     """
     call.times.read = perf_counter()
     request: Any = parse(operation.request_model, body)
@@ -92,12 +92,12 @@ async def answer(service: Service, operation: Operation, body: bytes, call: Call
 def parse(model: type[Request], body: bytes) -> Request:
     """Parse a request from its JSON.
 
-    orjson reads bodies of several texts, because it reads escapes faster (decision
-    0073), and bodies of one text without options, which need no model. If it or the model refuses
-    a body, pydantic reads the body again and reports the faults.
+    orjson parses bodies of several texts, because it decodes escapes faster (decision
+    0073), and bodies of one text without options, which need no model. If orjson or the model
+    refuses a body, pydantic parses the body again and reports the faults.
 
     Raises:
-        ServiceError: the body is not JSON (400), or fields are wrong (422), each with its place.
+        ServiceError: the body is not JSON (400), or fields are invalid (422), each with its place.
     """
     request: Request
     is_plain = model is EncodeRequest and body.count(FIELD_END) == NUM_REQUIRED
@@ -119,7 +119,7 @@ def parse(model: type[Request], body: bytes) -> Request:
 
 
 def _make_plain(values: Any) -> PlainEncodeRequest | None:
-    """Make the request of a body that has only a vocabulary and a text; None for others."""
+    """Create the request of a body that contains only a vocabulary and a text; None for others."""
     if type(values) is not dict or len(values) != NUM_REQUIRED:
         return None
     vocabulary, text = values.get("vocabulary"), values.get("text")
@@ -129,7 +129,7 @@ def _make_plain(values: Any) -> PlainEncodeRequest | None:
 
 
 def _validate(model: type[Request], body: bytes) -> Request:
-    """Validate a body again, and raise the faults that it has."""
+    """Parse and validate a body with pydantic; raise its faults as a refusal."""
     try:
         request: Request = model.__pydantic_validator__.validate_json(body)
     except ValidationError as error:
@@ -146,16 +146,16 @@ def make_work(
     options: EncodeOptions | list[EncodeOptions],
     pointer: str,
 ) -> Texts:
-    """Make the work item that encodes or counts texts.
+    """Create the work item that encodes texts or counts their ids.
 
     Args:
         service: the service.
-        call: the request's head.
+        call: the head of the request.
         kind: EncodeWork or CountWork.
         entry: the vocabulary.
         texts: the texts.
-        options: one value for all texts, or one for each.
-        pointer: the place of a text in the request, with {} for the text's number.
+        options: one value for all texts, or one for each text.
+        pointer: the place of a text in the request, with {} for the number of the text.
 
     Raises:
         TooLarge: a text is longer than `max_text_bytes`.
@@ -167,10 +167,10 @@ def make_work(
 
 
 def _count_bytes(texts: list[str], limit: int, pointer: str) -> int:
-    """Count the bytes of all texts in UTF-8.
+    """Return the size of all texts in UTF-8.
 
     Raises:
-        TooLarge: a text has more than `limit`.
+        TooLarge: a text has more than `limit` bytes.
     """
     if (size := utf8_size(texts, min(PART_CHARACTERS, limit) // MAX_UTF8)) >= 0:
         return size
@@ -183,7 +183,7 @@ def _count_bytes(texts: list[str], limit: int, pointer: str) -> int:
 
 
 def _num_bytes(text: str) -> int:
-    """Count the bytes of a text in UTF-8; encode at most PART_CHARACTERS at once."""
+    """Return the size of a text in UTF-8; encode at most PART_CHARACTERS at once."""
     if len(text) <= PART_CHARACTERS:
         return len(text.encode())
     begins = range(0, len(text), PART_CHARACTERS)
@@ -198,7 +198,7 @@ def make_bulk_work(
     batch: Batch,
     options: EncodeOptions,
 ) -> Texts:
-    """Make the work item that encodes or counts a batch; the caller checks its limits."""
+    """Create the work item that encodes or counts a batch whose limits the caller has checked."""
     work = kind(entry.vocabulary, batch, options)
     work.num_bytes = len(batch.data) + ROW_BYTES * len(batch)
     return _add_call(service, call, work)
@@ -207,7 +207,7 @@ def make_bulk_work(
 def make_shared_work(
     service: Service, call: Call, entry: LoadedVocabulary, rows: SharedRows
 ) -> SharedWork:
-    """Make the work item that encodes texts in shared memory; the caller checks their limits."""
+    """Create the work item that encodes texts in shared memory; the caller checks limits."""
     work = SharedWork(entry.vocabulary, rows, service.get_engine_parts().engine)
     work.num_bytes = len(rows.text) + ROW_BYTES * len(rows)
     return _add_call(service, call, work)
@@ -220,18 +220,17 @@ def make_decode_work(
     rows: list[list[int]] | IdRows,
     skip_special_tokens: bool,
 ) -> DecodeWork:
-    """Make the work item that decodes rows of ids; the caller checks their limits."""
+    """Create the work item that decodes rows of ids; the caller checks their limits."""
     work = DecodeWork(entry.vocabulary, rows, skip_special_tokens)
     work.num_bytes = BYTES_AN_ID * work.num_ids + ROW_BYTES * len(work.rows)
     return _add_call(service, call, work)
 
 
 def _add_call(service: Service, call: Call, work: AnyItem) -> AnyItem:
-    """Add the deadline, the connection and the times of a call to its work item; return it.
+    """Add the deadline, the connection and the times of a call to its work item; return the item.
 
-    The size of the work item is added to that of the call.
-
-    The time since the body was read is counted as the time of parsing.
+    The size of the work item is added to that of the call. The time since the body was read counts
+    as parsing time.
     """
     work.deadline = find_deadline(service, call)
     work.ends_at = call.ends_at
@@ -249,13 +248,13 @@ def _add_call(service: Service, call: Call, work: AnyItem) -> AnyItem:
 async def find_entry(
     service: Service, call: Call, name: str, where: str = VOCABULARY
 ) -> LoadedVocabulary:
-    """Return the loaded vocabulary of a name, and note its own name in the call.
+    """Return the loaded vocabulary with a name, and record its own name in the call.
 
     The first use of a vocabulary loads it.
 
     Args:
         service: the service.
-        call: the request's head.
+        call: the head of the request.
         name: the vocabulary's own name, or an alias.
         where: the place of the name in the request, for a refusal.
 
@@ -266,7 +265,7 @@ async def find_entry(
     entry = registry.entries.get(name)
     if entry is None:
         own = registry.aliases.get(name, name)
-        if own in registry.known:  # No text of a client's own becomes a label.
+        if own in registry.known:  # Metric labels never contain a client's text.
             call.vocabulary = own
         return await registry.get_loaded(name, where)
     call.vocabulary = name
@@ -274,14 +273,14 @@ async def find_entry(
 
 
 def check_digest(entry: LoadedVocabulary, expected: str | None) -> None:
-    """Raise DigestDiffers if the client expects another digest of the vocabulary."""
+    """Raise DigestDiffers if the vocabulary's digest is not the one that the client expects."""
     digest = entry.vocabulary.digest
     if expected is not None and expected not in (digest, digest.removeprefix("sha256:")):
         raise DigestDiffers(f"{entry.name} has the digest {digest}", "/if_digest")
 
 
 def find_deadline(service: Service, call: Call) -> float:
-    """Return the perf_counter time after which a request waits no longer."""
+    """Return the perf_counter time after which a request no longer waits."""
     return min(perf_counter() + service.settings.request_timeout_ms / 1000, call.ends_at)
 
 
@@ -293,7 +292,7 @@ def check_rows(service: Service, num_rows: int, pointer: str) -> None:
 
 
 def make_row_faults(errors: dict[int, RowError]) -> list[dict[str, Any]]:
-    """Describe the refused rows, in order, for the field `errors` of an answer."""
+    """Describe the refused rows in order, for the field `errors` of an answer."""
     return [
         {
             "row": row,

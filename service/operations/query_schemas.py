@@ -1,4 +1,4 @@
-"""Parses the options of bulk calls from the query string, as the body is the text."""
+"""Parses the options of bulk calls from the query string, as their bodies contain only the data."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Query = TypeVar("Query", bound="BatchQuery")
 
 
 class BatchQuery(BaseModel):
-    """The options that every bulk call has, with the names of the JSON calls."""
+    """The options that every bulk call accepts, named as in the JSON calls."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -42,7 +42,7 @@ class BatchQuery(BaseModel):
     if_digest: str | None = Field(None, description=schemas.IF_DIGEST)
 
     def options(self) -> EncodeOptions:
-        """Make the options of each text in the body."""
+        """Return the encode options, which are the same for each text of the body."""
         options = EncodeOptions(
             self.add_special_tokens,
             self.special,
@@ -58,7 +58,7 @@ class BatchQuery(BaseModel):
 
 
 class StreamQuery(BatchQuery):
-    """The options of a body of many texts, whose answer is an Arrow stream."""
+    """The options for a body of many texts, whose answer is an Arrow stream."""
 
     seed: int | None = Field(
         None, ge=0, le=MAX_SEED, description=f"{schemas.AUGMENTATION} {schemas.SEED}"
@@ -73,10 +73,10 @@ class StreamQuery(BatchQuery):
     )
 
     def augmentation(self) -> Augmentation | None:
-        """Make the changes to each text; None: there are none.
+        """Return the random changes to each text; None if there are none.
 
         Raises:
-            InvalidRequest: there are changes, and no seed.
+            InvalidRequest: changes are requested without a seed.
         """
         if self.seed is None:
             for name in ("crop_letters", "substitution_rate", "first_row"):
@@ -87,7 +87,7 @@ class StreamQuery(BatchQuery):
 
 
 class TextQuery(BatchQuery):
-    """The options of a body that is one text; only JSON answers have offsets and tokens."""
+    """The options for a body that is one text; offsets and tokens require a JSON answer."""
 
     return_offsets: schemas.Unit | None = Field(None, description=schemas.OFFSETS)
     return_tokens: bool = Field(False, description=schemas.TOKENS)
@@ -98,7 +98,7 @@ def parse_query(model: type[Query], parameters: QueryParams) -> Query:
     """Parse the options of a call from its query string.
 
     Raises:
-        InvalidRequest: an option is unknown, wrong, missing or repeated.
+        InvalidRequest: an option is unknown, invalid, missing or repeated.
     """
     names = [name for name, _ in parameters.multi_items()]
     if len(set(names)) < len(names):

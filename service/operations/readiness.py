@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from service.operations.context import Service
 
-HIGH_WATER = 0.8  # The part of max_queue_bytes above which other replicas should get the requests.
+HIGH_WATER = 0.8  # Share of max_queue_bytes above which other replicas should receive the requests.
 
 
 def readiness(service: Service) -> list[str]:
-    """List the reasons why the service is not ready; there are none if it is."""
+    """Return the reasons why the service is not ready; an empty list if it is ready."""
     reasons = []
     if not service.preloaded:
         reasons.append("loading vocabularies")

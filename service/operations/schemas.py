@@ -1,4 +1,4 @@
-"""The bodies of the encode, count, decode and windows calls, and of their answers.
+"""Models for the bodies and the answers of the encode, count, decode, windows and chunks calls.
 
 The fast path validates requests with these models, and FastAPI describes them in openapi.json, so
 that each body is defined only once.
@@ -18,7 +18,7 @@ Special = Literal["match", "plain", "refuse"]
 Side = Literal["right", "left"]
 Unit = Literal["bytes", "codepoints", "utf16"]
 Junction = Literal["append", "prepend"]
-# A list is refused for its first wrong value, as the description of each takes a kilobyte.
+# Report only the first wrong value of a list, as each report takes a kilobyte.
 Texts = Annotated[list[str], Field(fail_fast=True)]
 # true, 1.0 and "1" are no ids, even in models that convert other fields.
 Ids = Annotated[list[Annotated[int, Field(strict=True)]], Field(fail_fast=True)]
@@ -90,13 +90,13 @@ class IgnoreExtra(BaseModel):
 
 
 class Strict(BaseModel):
-    """A body without unknown fields, whose values are not converted to other types."""
+    """A body that rejects unknown fields, and values of another type instead of converting them."""
 
     model_config = ConfigDict(extra="forbid", strict=True, cache_strings="none")
 
 
 class EncodeRequest(Strict):
-    """One text."""
+    """A request to encode one text."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"vocabulary": "gpt2", "text": "Hello, world!"}]}
@@ -120,7 +120,7 @@ class EncodeRequest(Strict):
     if_digest: str | None = Field(None, description=IF_DIGEST)
 
     def options(self) -> EncodeOptions:
-        """Make the options of the text."""
+        """Return the encode options of the text."""
         return EncodeOptions(
             add_special_tokens=self.add_special_tokens,
             special=self.special,
@@ -134,9 +134,9 @@ class EncodeRequest(Strict):
 
 
 class PlainEncodeRequest:
-    """An `EncodeRequest` with only a vocabulary and a text; making one takes a third of the time.
+    """An `EncodeRequest` with only a vocabulary and a text, which is three times as fast to create.
 
-    Its other fields are class attributes with the defaults of `EncodeRequest`.
+    All other fields are class attributes with the default values of `EncodeRequest`.
     """
 
     __slots__ = ("text", "vocabulary")
@@ -153,7 +153,7 @@ for _name, _field in EncodeRequest.model_fields.items():
 
 
 class TextListRequest(Strict):
-    """Many texts; an option that is a list has one value for each text."""
+    """A request with many texts; an option that is a list contains one value for each text."""
 
     vocabulary: str = Field(description=VOCABULARY)
     texts: Texts = Field(description="The texts or sequences.")
@@ -170,7 +170,7 @@ class TextListRequest(Strict):
 
 
 class AugmentationOptions(Strict):
-    """Random changes to sequences, which depend only on the seed and on each row's number."""
+    """Random changes to sequences, which depend only on the seed and each row's number."""
 
     seed: int = Field(ge=0, le=MAX_SEED, description=SEED)
     crop_letters: Annotated[int, Field(ge=1, le=MAX_CROP)] | None = Field(None, description=CROP)
@@ -179,7 +179,7 @@ class AugmentationOptions(Strict):
 
 
 class EncodeBatchRequest(TextListRequest):
-    """Many texts; an option that is a list has one value for each text."""
+    """A request to encode many texts; a list as an option has one value for each text."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -205,7 +205,7 @@ class EncodeBatchRequest(TextListRequest):
 
 
 class CountRequest(TextListRequest):
-    """Texts whose ids are only counted; they are never written out."""
+    """A request to count the ids of each text, without returning the ids."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"vocabulary": "gpt2", "texts": ["Hello, world!"]}]}
@@ -219,7 +219,7 @@ AS_BASE64 = (
 
 
 class DecodeRequest(Strict):
-    """One row of ids."""
+    """A request to decode one row of ids."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"vocabulary": "gpt2", "ids": [15496, 11, 995, 0]}]}
@@ -233,7 +233,7 @@ class DecodeRequest(Strict):
 
 
 class DecodeBatchRequest(Strict):
-    """Many rows of ids."""
+    """A request to decode many rows of ids."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"vocabulary": "gpt2", "ids": [[15496], [995, 0]]}]}
@@ -247,7 +247,7 @@ class DecodeBatchRequest(Strict):
 
 
 class WindowsRequest(Strict):
-    """A sequence that is cut into overlapping windows of tokens."""
+    """A request to cut a sequence into overlapping windows of tokens."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -284,7 +284,7 @@ class WindowsRequest(Strict):
 
 
 class ChunksRequest(Strict):
-    """A text that is cut into overlapping chunks of ids."""
+    """A request to cut a text into overlapping chunks of ids."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -319,20 +319,20 @@ class ChunksRequest(Strict):
     if_digest: str | None = Field(None, description=IF_DIGEST)
 
 
-# Not a tuple: few readers of openapi.json know prefixItems, with which pydantic describes one.
+# Not a tuple: pydantic describes it with prefixItems, which few tools for openapi.json support.
 Range = Annotated[list[int], Field(min_length=2, max_length=2)]
 """A begin and an end."""
 
 
 class Truncated(BaseModel):
-    """What truncation did to a row."""
+    """How truncation changed a row."""
 
     num_tokens: int = Field(description="Ids before the cut, begin and end tokens included.")
     kept: Range = Field(description="Begin and end of the kept range among the text's own ids.")
 
 
 class RowFault(BaseModel):
-    """One refused row of a batch; the other rows are answered."""
+    """A refused row of a batch; the other rows are answered."""
 
     row: int
     code: str
@@ -355,7 +355,7 @@ class EncodeResponse(BaseModel):
 
 
 class EncodeBatchResponse(BaseModel):
-    """The ids of each text; a refused row has none and stands in errors."""
+    """The ids of each text; a refused text has no ids and an entry in `errors`."""
 
     vocabulary: str
     digest: str
@@ -372,7 +372,7 @@ class EncodeBatchResponse(BaseModel):
 
 
 class CountResponse(BaseModel):
-    """Number of ids of each text."""
+    """The number of ids of each text."""
 
     vocabulary: str
     digest: str
@@ -402,7 +402,7 @@ class DecodeBatchResponse(BaseModel):
 
 
 class WindowsResponse(BaseModel):
-    """Windows of one sequence, one row each; the channel stands under its own name."""
+    """Windows of one sequence, one row each; the field of the channel is named by the request."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -418,7 +418,7 @@ class WindowsResponse(BaseModel):
 
 
 class ChunksResponse(BaseModel):
-    """Chunks of one text, in order."""
+    """The chunks of one text, in order."""
 
     vocabulary: str
     digest: str
@@ -434,5 +434,5 @@ class ChunksResponse(BaseModel):
 
 
 def row_options(value: Any, num_rows: int) -> list[Any]:
-    """Return the value of an option for each row, given as one value or as a list of them."""
+    """Return one value for each row, from one value for all rows or a list of values."""
     return value if isinstance(value, list) else [value] * num_rows

@@ -13,15 +13,15 @@ class StreamBudget:
     """Counts the open streams, and the bytes of their answers that wait to be sent.
 
     Args:
-        max_streams: the most Arrow, FASTA and gRPC streams that may be open at once.
-        max_bytes: the most unsent bytes of one stream's answer.
-        max_total_bytes: the most unsent bytes of all streams; above it only a stream without any
-            may add some.
+        max_streams: the maximum number of open Arrow, FASTA and gRPC streams.
+        max_bytes: the maximum number of unsent bytes of one stream.
+        max_total_bytes: the maximum number of unsent bytes of all streams. Beyond it, only streams
+            without unsent bytes may add some.
 
     Attributes:
         num_streams: the number of open streams.
         num_bytes: the unsent bytes of all streams.
-        changed: notified when `num_bytes` changes.
+        changed: a condition that is notified when `num_bytes` changes.
     """
 
     def __init__(self, max_streams: int, max_bytes: int, max_total_bytes: int) -> None:
@@ -34,10 +34,10 @@ class StreamBudget:
 
     @contextmanager
     def open_stream(self) -> Iterator[None]:
-        """Count a stream over HTTP or gRPC as open until the context ends.
+        """Count a stream as open until the context ends.
 
         Raises:
-            TooManyStreams: there are `max_streams` already.
+            TooManyStreams: `max_streams` streams are open already.
         """
         limit = self.max_streams
         if self.num_streams >= limit:
@@ -49,7 +49,7 @@ class StreamBudget:
             self.num_streams -= 1
 
     def can_add(self, own_bytes: int) -> bool:
-        """Return whether a stream with `own_bytes` of unsent bytes may add more."""
+        """Return whether a stream that has `own_bytes` unsent bytes may add more."""
         if own_bytes and self.num_bytes > self.max_total_bytes:
             return False
         return own_bytes <= self.max_bytes

@@ -1,4 +1,4 @@
-"""Finds answers in which many ids are the unknown token's, as for DNA in lower case."""
+"""Detects answers with many ids of the unknown token, for example for DNA in lower case."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from service.batching.work import Result
 from vocabularies.batch.batch import Encoded
 from vocabularies.model.vocabulary import Vocabulary
 
-WARNED_SHARE = 0.2  # Sequences with some N are below, and those of which a case is unknown above.
-MAX_STREAM_IDS = 1 << 16  # Of a stream only so many are counted, before its head is sent.
+WARNED_SHARE = 0.2  # Sequences with some N are below it, those in an unknown case above.
+MAX_STREAM_IDS = 1 << 16  # Only the first ids of a stream are counted, before its head is sent.
 
 
 def find_unknown_share(vocabulary: Vocabulary, ids: NDArray[np.integer[Any]]) -> float | None:
-    """Return the share of unknown ids among a sequence's own ids, if it is WARNED_SHARE or more.
+    """Return the share of unknown ids among a sequence's own ids, if it is at least WARNED_SHARE.
 
-    None for vocabularies of text: their ids are not counted.
+    The result is None for a smaller share, and for text vocabularies, whose ids are not counted.
     """
     if vocabulary.unknown_id is None:
         return None
@@ -34,9 +34,12 @@ def find_unknown_share(vocabulary: Vocabulary, ids: NDArray[np.integer[Any]]) ->
 def find_share_of_result(
     vocabulary: Vocabulary, result: Result[Encoded], most: int | None = None
 ) -> float | None:
-    """Return `find_unknown_share` of a request's ids, or of the first `most` of them.
+    """Return `find_unknown_share` for the ids of a request.
 
-    None as well if the share is small.
+    Args:
+        vocabulary: the vocabulary.
+        result: the result that contains the request.
+        most: the number of ids to count from the start; None: all.
     """
     if vocabulary.unknown_id is None:
         return None
@@ -47,7 +50,7 @@ def find_share_of_result(
 
 
 def make_warning(unknown_share: float | None) -> list[tuple[bytes, bytes]]:
-    """Make the headers of a binary answer that warn of unknown ids; {} if their share is small."""
+    """Return the headers of a binary answer that warn of unknown ids; [] if the share is None."""
     if unknown_share is None:
         return []
     return [

@@ -1,4 +1,4 @@
-"""The call windows, which cuts one sequence into overlapping windows of tokens."""
+"""The operation windows, which cuts one sequence into overlapping windows of tokens."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from vocabularies.sequences.windows import Windows
 def plan_windows(
     service: Service, call: Call, entry: LoadedVocabulary, request: WindowsRequest
 ) -> tuple[EncodeWork, Callable[[Result[Encoded]], Windows]]:
-    """Make the work item of a request, and the function that cuts its result into windows.
+    """Create the work item of a request, and the function that cuts its result into windows.
 
     Raises:
-        ServiceError: the request is refused; the function may raise it as well.
+        ServiceError: the request is refused; the returned function may raise it as well.
     """
     layout = _layout(request, entry.vocabulary)
     options = EncodeOptions(
@@ -78,10 +78,10 @@ def _layout(request: WindowsRequest, vocabulary: Vocabulary) -> WindowLayout:
 
 @contextmanager
 def refused_layouts() -> Iterator[None]:
-    """Turn a LayoutError into the refusal of a request.
+    """Convert a LayoutError of the block to a refusal of the request.
 
     Raises:
-        InvalidRequest: the code inside raised a LayoutError; it names the option.
+        InvalidRequest: the block raised a LayoutError; the refusal names the option.
     """
     try:
         yield
@@ -112,7 +112,7 @@ def _cut(
 
 
 def _channel(request: WindowsRequest) -> NDArray[np.float32] | None:
-    """Return the channel as float32[L]; None if the request has none.
+    """Return the request's channel as float32[L]; None if it has none.
 
     Raises:
         InvalidRequest: a value is not a finite 32-bit number.

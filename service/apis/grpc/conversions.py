@@ -24,7 +24,12 @@ Int64s = NDArray[np.int64]
 
 
 def read_array(data: bytes, dtype: type[Scalar], where: str) -> NDArray[Scalar]:
-    """View little-endian bytes as an array of a dtype; `where` is their place in the message.
+    """View little-endian bytes as an array of a dtype, without a copy.
+
+    Args:
+        data: the bytes.
+        dtype: the type of an element.
+        where: the place of the bytes in the message.
 
     Raises:
         InvalidRequest: the bytes are not a whole number of elements.
@@ -37,7 +42,7 @@ def read_array(data: bytes, dtype: type[Scalar], where: str) -> NDArray[Scalar]:
 
 
 def read_offsets(data: bytes, num_values: int, where: str = "offsets") -> Int64s:
-    """Read offsets int64[B + 1] from bytes.
+    """Read the offsets int64[B + 1] of `num_values` values from bytes.
 
     Raises:
         InvalidRequest: the bytes are not int64, or the offsets do not fit `num_values`.
@@ -51,7 +56,7 @@ class TextsRequest:
 
     Attributes:
         message: the message without its field `data`.
-        data: the texts.
+        data: the bytes of all texts.
     """
 
     message: pb.EncodeBatchRequest
@@ -70,7 +75,7 @@ class TextsRequest:
         return cls(pb.EncodeBatchRequest.FromString(rest), data)
 
     def batch(self) -> Batch:
-        """Make a batch of the texts.
+        """Return the texts as a batch.
 
         Raises:
             InvalidRequest: the offsets do not fit the texts.
@@ -80,7 +85,7 @@ class TextsRequest:
 
 
 def read_options(options: pb.Options) -> EncodeOptions:
-    """Read the options of a request.
+    """Read the encode options of a request.
 
     Raises:
         InvalidRequest: an option has an unknown value.
@@ -149,7 +154,7 @@ def read_dtype(options: pb.Options) -> type[np.integer[Any]]:
 
 
 def error_messages(errors: dict[int, RowError]) -> list[pb.RowError]:
-    """Make the messages of a request's refused rows."""
+    """Return the messages that describe a request's refused rows."""
     return [
         pb.RowError(row=row, code=error.code, message=error.message, where=error.where)
         for row, error in sorted(errors.items())
@@ -157,7 +162,7 @@ def error_messages(errors: dict[int, RowError]) -> list[pb.RowError]:
 
 
 def truncated_messages(result: Result[Encoded]) -> list[pb.Truncated]:
-    """Make the messages of a request's truncated rows."""
+    """Return the messages that describe a request's truncated rows."""
     messages: list[pb.Truncated] = []
     if result.output.num_tokens is None:
         return messages
@@ -175,6 +180,6 @@ def truncated_messages(result: Result[Encoded]) -> list[pb.Truncated]:
 
 
 def vocabulary_message(report: VocabularyReport) -> pb.Vocabulary:
-    """Make the message that describes a vocabulary."""
+    """Return the message that describes a vocabulary."""
     fields = {name: getattr(report, name) for name in pb.Vocabulary.DESCRIPTOR.fields_by_name}
     return pb.Vocabulary(**{name: value for name, value in fields.items() if value is not None})

@@ -1,7 +1,7 @@
-"""Reads and writes large fields of bytes without protobuf, which copies them twice or more.
+"""Reads and writes large bytes fields without protobuf, which copies them at least twice.
 
-A message is a sequence of fields in any order, each a tag and a value. So one field can be cut out
-of a message, or put in front of it, without parsing the values of the others.
+A message is a sequence of fields in any order; each field is a tag and a value. Therefore one field
+can be extracted from a message, or prepended to it, without parsing the values of the other fields.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from google.protobuf.message import DecodeError
 
 VARINT = 0  # Wire types.
 LENGTH_DELIMITED = 2
-FIXED_BYTES = {1: 8, 5: 4}  # The sizes of the wire types of 64 and 32 bits.
+FIXED_BYTES = {1: 8, 5: 4}  # Sizes in bytes of the 64-bit and 32-bit wire types.
 
 
 def cut_field(message: bytes, number: int) -> tuple[memoryview, bytes]:
-    """Cut a bytes field out of a message; return a view of it, and the message without it.
+    """Split a message into a view of one bytes field, and the message without this field.
 
-    Example: 12 02 AB CD 08 01 cut at field 2 gives AB CD and 08 01.
+    Example: splitting 12 02 AB CD 08 01 at field 2 returns AB CD and 08 01.
 
     Raises:
         DecodeError: the bytes are not a valid message.
@@ -50,11 +50,11 @@ def cut_field(message: bytes, number: int) -> tuple[memoryview, bytes]:
 
 
 def with_field(number: int, value: Any, message: bytes) -> bytes:
-    """Put a bytes field in front of a message; its bytes are copied once.
+    """Prepend a bytes field to a serialized message; the bytes are copied once.
 
     Args:
         number: the number of the field.
-        value: any contiguous buffer; an empty one adds no field.
+        value: any contiguous buffer; an empty buffer adds no field.
         message: the other fields, serialized.
     """
     view = memoryview(value).cast("B")
@@ -63,7 +63,7 @@ def with_field(number: int, value: Any, message: bytes) -> bytes:
 
 
 def _read_varint(view: memoryview, place: int) -> tuple[int, int]:
-    """Read the number at a place; return it, and the place behind it."""
+    """Read the number at a position; return it, and the position after it."""
     value = shift = 0
     while True:
         if place >= len(view) or shift > 63:

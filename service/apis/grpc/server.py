@@ -1,7 +1,7 @@
 """Serves gRPC in the process and event loop that also serve HTTP.
 
 grpc.aio ─► handler of the method ─► function of the call ─► batcher
-            └ handles deadlines, refusals and metrics for all calls
+            └ implements deadlines, refusals and metrics for all calls
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ from service.security.scopes import find_key, find_method_scope
 
 logger = logging.getLogger(__name__)
 NAME = "warptok.v1.Tokenizer"
-IDLE_S = 300  # The seconds after which a connection without calls is closed.
-HEALTH_PERIOD_S = 0.5  # The seconds between two updates of the health state.
-HOLD_S = 0.05  # The seconds before and after GOAWAY in which new calls wait.
-SUBMIT_S = 5.0  # The most seconds until calls that waited are in the queue, or have ended.
+IDLE_S = 300  # A connection without calls is closed after this time.
+HEALTH_PERIOD_S = 0.5  # The time between two updates of the health state.
+HOLD_S = 0.05  # The time before and after GOAWAY in which calls are not answered.
+SUBMIT_S = 5.0  # The maximum time until those calls are in the queue or have ended.
 Parse = Callable[[bytes], Any]
 Unary = Callable[[Call, Any], Awaitable[Any]]
 Stream = Callable[[Call, Any], AsyncIterator[Any]]
@@ -76,17 +76,17 @@ UNARY: dict[str, Callable[[Service, Call, Any], Awaitable[Any]]] = {
 
 
 class Arrival(NamedTuple):
-    """A message that arrived: the perf_counter time, and the bytes."""
+    """A received message: the perf_counter time of its arrival, and its bytes."""
 
     time: float
     data: bytes
 
 
 class GrpcServer:
-    """A gRPC server of one service.
+    """The gRPC server of one service.
 
     Args:
-        oip: the state of the Open Inference Protocol, which has the service.
+        oip: the state of the Open Inference Protocol, which contains the service.
 
     Attributes:
         port: the TCP port that the server listens on, after `start`.
@@ -113,11 +113,11 @@ class GrpcServer:
         self._stopping: asyncio.Task[None] | None = None
 
     async def start(self, host: str, port: int) -> None:
-        """Start to listen, on the setting `grpc_unix_socket` as well.
+        """Start to listen on a TCP port, and on the Unix socket of `grpc_unix_socket` if it is set.
 
         Args:
-            host: the address to listen on; "none": no port.
-            port: the TCP port; 0: a free one.
+            host: the address to listen on; "none": do not listen on TCP.
+            port: the TCP port; 0: any free port.
 
         Raises:
             OSError: the address cannot be used.
@@ -159,15 +159,15 @@ class GrpcServer:
             raise OSError(f"gRPC cannot listen on {address}: {error}") from error
 
     async def begin_drain(self, grace_s: float) -> None:
-        """Close the port, send GOAWAY, and wait until all calls have had time to be queued.
+        """Close the port, send GOAWAY, and wait until all received calls can be in the queue.
 
-        gRPC cancels the calls that it reads between GOAWAY and the client's receipt of it: most
-        calls of busy clients. So calls wait for their answers from HOLD_S before it to HOLD_S
-        after it. Clients that wait for an answer before their next call send none meanwhile, and
-        send the next one elsewhere.
+        gRPC cancels the calls that it reads after it has sent GOAWAY and before the client receives
+        it, which are most calls of a busy client. Therefore calls are not answered from HOLD_S
+        before GOAWAY to HOLD_S after it: clients that wait for an answer before their next call
+        send none in this time, and send the next call elsewhere.
 
         Args:
-            grace_s: the seconds after which calls that have not ended are cancelled.
+            grace_s: the number of seconds after which unfinished calls are cancelled.
         """
         if self._watching is not None:
             self._watching.cancel()
@@ -181,14 +181,14 @@ class GrpcServer:
         await asyncio.wait([self._stopping], timeout=min(SUBMIT_S, grace_s))
 
     async def stop(self, grace_s: float) -> None:
-        """Begin to drain, unless that was done, and wait until all calls have ended."""
+        """Begin to drain if not done before, and wait until all calls have ended."""
         if self._stopping is None:
             await self.begin_drain(grace_s)
         assert self._stopping is not None
         await self._stopping
 
     async def _watch_health(self) -> None:
-        """Report the state of /readyz by grpc.health.v1, for the server and for each service."""
+        """Report the state of /readyz as grpc.health.v1, for the server and each service."""
         states = health_pb2.HealthCheckResponse
         while True:
             state = states.NOT_SERVING if readiness(self.service) else states.SERVING
@@ -197,7 +197,7 @@ class GrpcServer:
             await asyncio.sleep(HEALTH_PERIOD_S)
 
     def _handlers(self) -> tuple[grpc.GenericRpcHandler, ...]:
-        """Make the handlers of all methods of both services."""
+        """Return the handlers of all methods of both services."""
         native = self._make_handler(
             NAME,
             pb,
@@ -215,13 +215,13 @@ class GrpcServer:
     def _make_handler(
         self, name: str, messages: Any, unary: Mapping[str, Unary], streams: Mapping[str, Stream]
     ) -> grpc.GenericRpcHandler:
-        """Make the handler of one service, with a handler for each of its methods.
+        """Create the handler of one service, which contains a handler for each method.
 
         Args:
             name: the full name of the service.
-            messages: the module of its messages.
-            unary: the functions of methods with one answer.
-            streams: the functions of methods with a stream of answers.
+            messages: the module with the service's messages.
+            unary: the functions of the methods with one answer.
+            streams: the functions of the methods with a stream of answers.
         """
         described = messages.DESCRIPTOR.services_by_name[name.rsplit(".", 1)[1]]
         handlers = {}
@@ -242,9 +242,9 @@ class GrpcServer:
         return grpc.method_handlers_generic_handler(name, handlers)
 
     def _unary(self, path: str, function: Unary, parse: Parse) -> Any:
-        """Make the handler of a method with one request and one answer.
+        """Create the handler of a method with one request and one answer.
 
-        The message is parsed only after the key and the scope were checked.
+        A message is parsed only after its key and scope have been checked.
         """
 
         async def answer(arrival: Arrival, context: grpc.aio.ServicerContext) -> bytes:
@@ -256,7 +256,7 @@ class GrpcServer:
         return answer
 
     def _client_stream(self, path: str, function: Unary, parse: Parse) -> Any:
-        """Make the handler of a method with a stream of requests and one answer."""
+        """Create the handler of a method with a stream of requests and one answer."""
 
         async def answer(arrivals: Any, context: grpc.aio.ServicerContext) -> bytes:
             async with self._answering(path, context) as call:
@@ -267,9 +267,9 @@ class GrpcServer:
         return answer
 
     def _stream(self, path: str, function: Stream, parse: Parse) -> Any:
-        """Make the handler of a method with a stream of requests and of answers.
+        """Create the handler of a method with a stream of requests and a stream of answers.
 
-        It sends answers instead of yielding them, so that a slow client can be detected.
+        The handler sends answers instead of yielding them, so that a slow client can be detected.
         """
 
         async def answer(arrivals: Any, context: grpc.aio.ServicerContext) -> None:
@@ -284,7 +284,7 @@ class GrpcServer:
     async def _requests(
         self, call: Call, arrivals: AsyncIterator[Arrival], parse: Parse
     ) -> AsyncIterator[Any]:
-        """Yield the messages of a stream; raise BodyTimeout if none comes for too long."""
+        """Yield the messages of a stream; raise BodyTimeout if none arrives for too long."""
         idle_s, iterator = self.service.settings.stream_idle_timeout_s, aiter(arrivals)
         while True:
             try:
@@ -309,7 +309,7 @@ class GrpcServer:
 
     @asynccontextmanager
     async def _answering(self, path: str, context: grpc.aio.ServicerContext) -> AsyncIterator[Call]:
-        """Handle a call from its metadata to its status; an exception ends it with a refusal."""
+        """Surround a call, from its metadata to its status; convert an exception to a refusal."""
         metadata = context.invocation_metadata() or ()
         pairs = [(name.encode(), _bytes(value)) for name, value in metadata]
         call = read_call(pairs)
@@ -334,13 +334,13 @@ class GrpcServer:
         except Exception as error:
             refusal = as_service_error(error)
             call.refusal = refusal.code
-            # Count the call before the client has the status.
+            # Count the call before the client receives the status.
             self.service.observer.finish(call, path, refusal.status)
             await abort(context, refusal, call.request_id.decode())
         self.service.observer.finish(call, path, 200)
 
     def _admit(self, call: Call, path: str, key: str | None) -> None:
-        """Raise ServiceError if the key does not allow the call."""
+        """Check the client's key and count the call; raise ServiceError if it is not allowed."""
         guard, needed_scope = self.service.guard, find_method_scope(path)
         call.may = partial(guard.check, key)
         if needed_scope is not None:
@@ -349,7 +349,7 @@ class GrpcServer:
             CLIENT.set(call.key)
 
     def _message(self, call: Call, response: Any) -> bytes:
-        """Serialize an answer, and note the time that it took."""
+        """Serialize an answer, and record the time that this took."""
         data = _to_bytes(response)
         if call.times.finished:
             self.service.observer.add_serialize_time(call, perf_counter() - call.times.finished)
@@ -357,25 +357,25 @@ class GrpcServer:
 
 
 def _connection_options(settings: Settings, max_connections: int) -> list[tuple[str, int]]:
-    """Make the options that close silent connections, and limit connections and their calls."""
+    """Return options that close silent connections and limit connections and calls."""
     return [
         ("grpc.max_allowed_incoming_connections", max_connections),
         ("grpc.max_concurrent_streams", settings.max_connections_per_address),
-        # With it a call that begins while another one is being freed ends with UNAVAILABLE.
+        # If enabled, a call that begins while another is being freed ends with UNAVAILABLE.
         ("grpc.http.overload_protection", 0),
         ("grpc.server_handshake_timeout_ms", round(1000 * settings.head_timeout_s)),
         ("grpc.max_connection_idle_ms", round(1000 * IDLE_S)),
-        # A client that is gone does not answer; one that is alive does so in its library.
+        # A lost client does not answer pings; the library of a live one does.
         ("grpc.keepalive_time_ms", round(1000 * settings.stream_idle_timeout_s)),
         ("grpc.keepalive_timeout_ms", round(1000 * settings.head_timeout_s)),
     ]
 
 
 def make_credentials(certificates: Certificates) -> grpc.ServerCredentials:
-    """Make the credentials of a port, which take the certificate that was read last."""
+    """Create the credentials of a port, which use the certificate that was read last."""
 
     def fetch() -> grpc.ServerCertificateConfiguration:
-        # gRPC calls this on a thread of its own, for each handshake.
+        # gRPC calls this for each handshake, on its own thread.
         current = certificates.current
         pairs = [(current.key, current.chain)]
         return grpc.ssl_server_certificate_configuration(pairs, current.client_ca)
@@ -385,7 +385,7 @@ def make_credentials(certificates: Certificates) -> grpc.ServerCredentials:
 
 
 def _bind(functions: Mapping[str, Callable[..., Any]], state: object) -> dict[str, Unary]:
-    """Bind the first argument of each function to the state."""
+    """Bind the first argument of each function to `state`."""
     return {name: partial(function, state) for name, function in functions.items()}
 
 
@@ -394,7 +394,7 @@ def _stamp_arrival(data: bytes) -> Arrival:
 
 
 def _parse(parse: Parse, data: bytes) -> Any:
-    """Parse a message, or raise BadBody; grpc would report a DecodeError as the server's fault."""
+    """Parse a message, or raise BadBody; gRPC would report a DecodeError as a server error."""
     try:
         return parse(data)
     except DecodeError as error:
@@ -402,7 +402,7 @@ def _parse(parse: Parse, data: bytes) -> Any:
 
 
 def read_peer(peer: str) -> str:
-    """Return the address in gRPC's name of a client: ipv4:192.0.2.1:80, ipv6:%5B::1%5D:80."""
+    """Return the IP address in gRPC's name of a peer, such as ipv4:192.0.2.1:80; "" if none."""
     kind, _, rest = unquote(peer).partition(":")
     return strip_port(rest) if kind in ("ipv4", "ipv6") else ""
 

@@ -1,4 +1,4 @@
-"""Turns refusals into gRPC statuses with google.rpc details: reason, field, retry delay."""
+"""Converts refusals to gRPC statuses with google.rpc details: reason, field, retry delay."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ DOMAIN = "warptok"
 async def abort(
     context: grpc.aio.ServicerContext, refusal: ServiceError, request_id: str
 ) -> NoReturn:
-    """End a call with the status of a refusal; the request id is one of the details."""
+    """End a call with the status of a refusal; the details contain the request id."""
     await context.abort_with_status(rpc_status.to_status(_status(refusal, request_id)))
     raise AssertionError("abort_with_status raises")
 
@@ -63,9 +63,9 @@ def _status(refusal: ServiceError, request_id: str) -> status_pb2.Status:
 
 
 def _field(where: str) -> str:
-    """Write a place as gRPC does.
+    """Convert a place to the field path that gRPC uses.
 
-    Example: the JSON pointer /channel/5 becomes channel[5]; other places stay as they are.
+    Example: the JSON pointer /channel/5 becomes channel[5]; other places are not changed.
     """
     pointer, rest, place = where.partition(":")
     if not pointer.startswith("/"):

@@ -1,7 +1,7 @@
 """Implements the token calls of warptok.v1.Tokenizer.
 
-Each call makes a work item of its request, and a message of the result. Limits and refusals are
-those of HTTP; warptok.proto describes the messages.
+Each call converts its request to a work item, and the result to a message. Limits and refusals are
+the same as over HTTP; warptok.proto describes the messages.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from service.registry.entries import LoadedVocabulary
 from vocabularies.batch.batch import Batch, Encoded, RowError
 from vocabularies.model.vocabulary import TokenForm
 
-READ_AHEAD = 2  # Answers of a stream that are computed or wait to be sent.
+READ_AHEAD = 2  # Maximum number of a stream's unsent answers.
 
 
 async def encode(service: Service, call: Call, request: pb.EncodeRequest) -> pb.EncodeResponse:
@@ -85,7 +85,7 @@ async def encode_batch(service: Service, call: Call, request: TextsRequest) -> b
 async def encode_stream(
     service: Service, call: Call, requests: AsyncIterator[TextsRequest]
 ) -> AsyncIterator[bytes]:
-    """Answer each request in order, while the following ones are read and encoded."""
+    """Encode a stream of requests; answer in order, while later requests are read and encoded."""
     running: asyncio.Queue[asyncio.Task[bytes] | None] = asyncio.Queue(READ_AHEAD)
     reading = asyncio.create_task(_read_stream(service, call, requests, running))
     service.batcher.num_streams += 1
@@ -107,10 +107,10 @@ async def _read_stream(
     requests: AsyncIterator[TextsRequest],
     running: asyncio.Queue[asyncio.Task[bytes] | None],
 ) -> None:
-    """Start to encode each request of a stream; a refused one ends the stream.
+    """Read the requests of a stream, and start a task for each; a refused request ends the stream.
 
-    The answers to earlier requests are sent before. The first request chooses the vocabulary and
-    the options of all.
+    The answers to earlier requests are sent first. The vocabulary and the options of the first
+    request apply to all.
     """
     entry: LoadedVocabulary | None = None
     first = pb.EncodeBatchRequest()
@@ -251,10 +251,10 @@ async def chunks(service: Service, call: Call, request: pb.ChunksRequest) -> pb.
 
 
 def _decode_text(text: bytes, where: str) -> str:
-    """Decode a text.
+    """Decode a text from UTF-8.
 
     Raises:
-        RowRefused: it is not UTF-8.
+        RowRefused: the text is not UTF-8.
     """
     try:
         return text.decode()
@@ -264,10 +264,10 @@ def _decode_text(text: bytes, where: str) -> str:
 
 
 def _channel(data: bytes, num_bases: int) -> list[float] | None:
-    """Read the channel, which has a value for each base; None if the request has no channel.
+    """Read the channel, which contains a value for each base; return None if there is none.
 
     Raises:
-        InvalidRequest: there are more or fewer values than bases.
+        InvalidRequest: the number of values differs from the number of bases.
     """
     if not data:
         return None
@@ -281,7 +281,10 @@ def _channel(data: bytes, num_bases: int) -> list[float] | None:
 async def _vocabulary(
     service: Service, call: Call, name: str, options: pb.Options
 ) -> tuple[LoadedVocabulary, type[np.integer[Any]]]:
-    """Return the vocabulary of a request and the dtype of the ids, checked against its options."""
+    """Return the vocabulary of a request, and the dtype of its ids.
+
+    The options of the request are checked against the vocabulary.
+    """
     entry, dtype = await find_entry(service, call, name), read_dtype(options)
     check_digest(entry, options.if_digest or None)
     check_dtype(entry.vocabulary, np.dtype(dtype).name)
@@ -289,20 +292,20 @@ async def _vocabulary(
 
 
 def _refuse(options: pb.Options, name: str, reason: str) -> None:
-    """Refuse an option that a call does not have.
+    """Check that a request does not set an option that the call does not support.
 
     Raises:
-        InvalidRequest: the request has it.
+        InvalidRequest: the request sets the option.
     """
     if name in {field.name for field, _ in options.ListFields()}:
         raise InvalidRequest(f"{name} {reason}", f"options.{name}")
 
 
 def _make_augmenter(entry: LoadedVocabulary, options: pb.Options) -> RowAugmenter | None:
-    """Make the object that augments the rows of a call; None: none is requested.
+    """Create the object that augments the rows of a call; return None if none is requested.
 
     Raises:
-        InvalidRequest: the vocabulary is of text, or offsets are requested.
+        InvalidRequest: the vocabulary is for text, or offsets are requested.
     """
     augmentation = read_augmentation(options)
     if augmentation is None:
@@ -315,7 +318,7 @@ def _make_augmenter(entry: LoadedVocabulary, options: pb.Options) -> RowAugmente
 def _name_tokens(
     entry: LoadedVocabulary, options: pb.Options, ids: NDArray[np.integer[Any]]
 ) -> list[str]:
-    """Return each id's token as a string; [] if not requested."""
+    """Return the token of each id as a string; [] if not requested."""
     if not options.return_tokens:
         return []
     form: TokenForm = "file" if options.token_form == "file" else "text"
@@ -343,7 +346,7 @@ def _checked_batch(service: Service, request: TextsRequest) -> Batch:
 async def _read_batch(
     service: Service, request: TextsRequest, augmenter: RowAugmenter | None
 ) -> Batch:
-    """Read the texts of a request, and augment them, in another thread if they are large."""
+    """Read and augment the texts of a request, in a thread if they are large."""
     batch = _checked_batch(service, request)
     if augmenter is None:
         return batch
@@ -370,7 +373,7 @@ def _text_response(
     dtype: type[np.integer[Any]],
     options: pb.Options,
 ) -> pb.EncodeResponse:
-    """Make an EncodeResponse."""
+    """Create an EncodeResponse."""
     rows = _select_rows(result, dtype)
     truncated = truncated_messages(result)
     return pb.EncodeResponse(
@@ -392,7 +395,7 @@ async def _write_batch(
     dtype: type[np.integer[Any]],
     options: pb.Options,
 ) -> bytes:
-    """Serialize an EncodeBatchResponse, in another thread where each token becomes a string."""
+    """Serialize an EncodeBatchResponse, in a thread if it contains tokens as strings."""
     if options.return_tokens:
         return await asyncio.to_thread(_batch_response, entry, result, dtype, options)
     return _batch_response(entry, result, dtype, options)
@@ -426,8 +429,8 @@ class _Rows(NamedTuple):
 
     Attributes:
         ids: the ids [T] of all rows.
-        offsets: int64[B + 1], where each row begins.
-        spans: int64[T, 2], begin and end of each id in its text; None if not requested.
+        offsets: int64[B + 1], the start of each row.
+        spans: int64[T, 2], the begin and the end of each id in its text; None if not requested.
     """
 
     ids: NDArray[np.integer[Any]]
@@ -436,7 +439,7 @@ class _Rows(NamedTuple):
 
 
 def _select_rows(result: Result[Encoded], dtype: type[np.integer[Any]]) -> _Rows:
-    """Select the rows of a request from the result of its batch."""
+    """Select the ids of one request from the result of its batch."""
     encoded = result.output
     offsets = encoded.offsets[result.begin : result.end + 1]
     begin, end = int(offsets[0]), int(offsets[-1])
@@ -457,7 +460,7 @@ async def _decode(
 
 
 def _select_texts(result: Result[Decoded]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Select the texts of a request, uint8, and their offsets int64[B + 1]."""
+    """Return the texts of one request as uint8, and their offsets int64[B + 1]."""
     decoded = result.output
     offsets = decoded.offsets[result.begin : result.end + 1]
     return decoded.data[offsets[0] : offsets[-1]], offsets - offsets[0]

@@ -1,4 +1,4 @@
-"""Implements the calls of warptok.v1.Tokenizer on vocabularies and on the service itself."""
+"""Implements the calls of warptok.v1.Tokenizer for vocabularies and for the service itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from service.registry.reports import report, report_put
 
 @contextmanager
 def _named_by_vocabulary() -> Iterator[None]:
-    """Make refusals of a name in the block point to the field `vocabulary` of the message."""
+    """Make refusals in the block refer to the message field `vocabulary` instead of the name."""
     try:
         yield
     except ServiceError as error:
@@ -47,7 +47,7 @@ async def get_vocabulary(
 async def put_vocabulary(
     service: Service, call: Call, requests: AsyncIterator[pb.PutVocabularyRequest]
 ) -> pb.PutVocabularyResponse:
-    """Register an uploaded vocabulary, whose files come in pieces, several for each file."""
+    """Register an uploaded vocabulary; each file may arrive in several pieces."""
     first: pb.PutVocabularyRequest | None = None
     files: dict[str, bytearray] = {}
     limit, size = service.settings.max_vocabulary_bytes, 0
@@ -92,7 +92,7 @@ async def delete_vocabulary(
 async def put_alias(
     service: Service, call: Call, request: pb.PutAliasRequest
 ) -> pb.PutAliasResponse:
-    """Give a vocabulary another name."""
+    """Add an alias of a vocabulary."""
     created = await service.get_engine_parts().vocabularies.put_alias(
         request.alias, request.vocabulary, replace=request.replace
     )
@@ -103,7 +103,7 @@ async def put_alias(
 async def delete_alias(
     service: Service, call: Call, request: pb.DeleteAliasRequest
 ) -> pb.DeleteAliasResponse:
-    """Remove another name of a vocabulary."""
+    """Delete an alias of a vocabulary."""
     await service.get_engine_parts().vocabularies.delete_alias(request.alias)
     return pb.DeleteAliasResponse()
 

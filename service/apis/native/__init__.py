@@ -1,11 +1,11 @@
-"""The native REST routes under /v1, health checks, and the page to try the service.
+"""The native REST routes under /v1, health checks, and the playground page.
 
-`tokens` declares encode, decode, count and windows; `vocabularies` manages vocabularies;
-`training_jobs` and `training_upload` create and show training jobs; `service_info` has the health
-checks, the metrics and the playground.
+`tokens` declares encode, decode, count, windows and chunks. `vocabularies` manages vocabularies,
+and `aliases` their aliases. `training_jobs` and `training_upload` create and show training jobs.
+`service_info` answers health checks, and returns metrics and the playground.
 
-Called by HTTP clients; the application registers the routes.
+The application registers these routes.
 
-Each error is a problem document with a stable code. The routes only check requests, call
-operations, the registry or training, and make the answers.
+Each error is a problem document with a stable code. The routes only check requests, call the
+operations, the registry or the training, and create the answers.
 """

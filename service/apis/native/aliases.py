@@ -1,4 +1,4 @@
-"""The routes of aliases, which are other names of vocabularies: list, give, remove."""
+"""The routes for aliases, which are further names of vocabularies: list, add, delete."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ router = APIRouter(
 
 
 class AliasRequest(Strict):
-    """The new meaning of an alias."""
+    """The vocabulary that an alias is to refer to."""
 
     vocabulary: str = Field(description=schemas.VOCABULARY)
     replace: bool = Field(False, description="Redirect the alias if it already exists.")
 
 
 class AliasReport(BaseModel):
-    """One alias."""
+    """One alias and its vocabulary."""
 
     alias: str
     vocabulary: str = Field(description="The own name of the vocabulary that it means.")
@@ -42,7 +42,7 @@ class AliasList(BaseModel):
 
 @router.get("")
 async def list_aliases(service: ServiceDep) -> AliasList:
-    """List all other names of vocabularies."""
+    """List the aliases of all vocabularies."""
     pairs = list(service.registry.aliases.items())
     return AliasList(aliases=[AliasReport(alias=alias, vocabulary=own) for alias, own in pairs])
 
@@ -55,10 +55,10 @@ async def list_aliases(service: ServiceDep) -> AliasList:
 async def put_alias(
     service: ServiceDep, response: Response, alias: str, body: AliasRequest
 ) -> AliasReport:
-    """Give a vocabulary another name, by which every call finds it.
+    """Add an alias, a further name of a vocabulary that every call accepts.
 
-    201: it is new; 200: the vocabulary had it already; 409: it means another vocabulary (`replace`
-    changes that), or is a vocabulary's own name.
+    201: the alias is new; 200: the vocabulary already had it; 409: the alias belongs to another
+    vocabulary (`replace` changes that), or is the own name of a vocabulary.
     """
     manager = service.get_engine_parts().vocabularies
     created = await manager.put_alias(alias, body.vocabulary, replace=body.replace)
@@ -68,5 +68,5 @@ async def put_alias(
 
 @router.delete(f"/{ALIAS_PATH}", status_code=204, responses=refusals(403))
 async def delete_alias(service: ServiceDep, alias: str) -> None:
-    """Remove an alias; the vocabulary stays. One of the setting `aliases` answers 403."""
+    """Delete an alias; the vocabulary stays. An alias of the setting `aliases` answers 403."""
     await service.get_engine_parts().vocabularies.delete_alias(alias)

@@ -1,4 +1,4 @@
-"""Answers health checks, by GET and HEAD, and has the metrics, /v1/info and the playground page."""
+"""Answers health checks (GET and HEAD), /v1/info and metrics, and returns the playground page."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ CONTENT_POLICY = (
 
 
 class Live(BaseModel):
-    """The answer of a process that runs."""
+    """The answer of a running process."""
 
     live: bool = True
 
 
 class Ready(BaseModel):
-    """Whether the service is ready for requests, and if not why."""
+    """Whether the service is ready for requests, and the reasons if it is not."""
 
     ready: bool
     reasons: list[str] = Field(description="Why the service is not ready; empty if it is.")
@@ -54,7 +54,7 @@ async def readyz(service: ServiceDep, response: Response) -> Ready:
 @router.head("/metrics", include_in_schema=False)
 @router.get("/metrics", response_class=Response)
 async def metrics(service: ServiceDep, request: Request) -> Response:
-    """Return the metrics in a format of Prometheus; 404 if they have a separate port."""
+    """Return the metrics in a Prometheus format; 404 if they are served on a separate port."""
     if service.settings.metrics_port is not None:
         raise HTTPException(404, "metrics have a port of their own (metrics_port)")
     accept = request.headers.get("accept", "")
@@ -67,12 +67,12 @@ async def metrics(service: ServiceDep, request: Request) -> Response:
 
 @router.get("/v1/info")
 async def info(service: ServiceDep) -> dict[str, Any]:
-    """Return the version, the engines, the limits and how batches are made."""
+    """Return the version, the engines, the limits, and the parameters of the batcher."""
     return describe_service(service)
 
 
 @router.get("/", include_in_schema=False)
 async def playground() -> HTMLResponse:
-    """Return the page on which vocabularies can be tried."""
+    """Return the page on which users can try vocabularies."""
     headers = {"content-security-policy": CONTENT_POLICY, "x-content-type-options": "nosniff"}
     return HTMLResponse(PLAYGROUND.read_text(encoding="utf-8"), headers=headers)

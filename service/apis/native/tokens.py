@@ -1,6 +1,6 @@
 """Declares the native token calls to FastAPI, and answers those whose bodies are not JSON.
 
-asgi_fast_path.py answers JSON bodies before FastAPI gets the request.
+asgi_fast_path.py answers JSON bodies before FastAPI receives the request.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ Handler = Callable[..., Any]
 
 
 def _describe_query(query: type[BatchQuery], note: str = "") -> list[dict[str, Any]]:
-    """Describe the options in a query string for openapi.json.
+    """Describe the options of a query string for openapi.json.
 
     Args:
         query: the model of the options.
-        note: begins the description of each option; if there is one, no option is required.
+        note: a text before the description of each option; if there is one, no option is required.
     """
     schema = query.model_json_schema()
     required = [] if note else schema.get("required", [])
@@ -82,7 +82,7 @@ def _post(
 
     Args:
         path: the path of the call.
-        summary: its description in openapi.json.
+        summary: the summary of the call in openapi.json.
         request: the model of the JSON body.
         response: the model of the JSON answer.
     """
@@ -103,7 +103,7 @@ def _post(
 
 
 def _inline(schema: Any, definitions: dict[str, Any]) -> Any:
-    """Put definitions in the place of references to them: FastAPI does not collect them here."""
+    """Replace references by their definitions, which FastAPI does not collect from here."""
     if isinstance(schema, list):
         return [_inline(each, definitions) for each in schema]
     if not isinstance(schema, dict):
@@ -117,7 +117,7 @@ def _answer_bulk(service: Service, request: Request) -> Response:
     """Answer a request whose body is not JSON.
 
     Raises:
-        UnsupportedFormat: the path does not accept the media type.
+        UnsupportedFormat: the path does not support the media type.
     """
     responses = BULK.get(request.scope["path"], {})
     media_type = get_call(request.scope).media_type.decode("latin-1")
@@ -135,7 +135,7 @@ def _answer_bulk(service: Service, request: Request) -> Response:
     schemas.EncodeResponse,
 )
 async def encode(service: ServiceDep, request: Request) -> Response:
-    """Encode one text: a field of JSON, or the body itself with the options in the query string."""
+    """Encode one text: a field of a JSON body, or a text body with options in the query string."""
     return _answer_bulk(service, request)
 
 
@@ -146,7 +146,7 @@ async def encode(service: ServiceDep, request: Request) -> Response:
     schemas.EncodeBatchResponse,
 )
 async def encode_batch(service: ServiceDep, request: Request) -> Response:
-    """Encode many texts: a field of JSON, or the rows of an Arrow stream."""
+    """Encode many texts: a field of a JSON body, or the rows of an Arrow stream."""
     return _answer_bulk(service, request)
 
 
@@ -190,7 +190,7 @@ async def decode_batch(service: ServiceDep, request: Request) -> Response:
     schemas.WindowsResponse,
 )
 async def windows(service: ServiceDep, request: Request) -> Response:
-    """Cut the tokens of one sequence, in a JSON body, into windows."""
+    """Cut a sequence, in a JSON body, into overlapping windows of tokens."""
     return _answer_bulk(service, request)
 
 
@@ -201,7 +201,7 @@ async def windows(service: ServiceDep, request: Request) -> Response:
     schemas.ChunksResponse,
 )
 async def chunks(service: ServiceDep, request: Request) -> Response:
-    """Cut one text, in a JSON body, into chunks of at most so many ids."""
+    """Cut a text, in a JSON body, into overlapping chunks of at most `chunk_size` ids."""
     return _answer_bulk(service, request)
 
 
@@ -222,5 +222,5 @@ async def chunks(service: ServiceDep, request: Request) -> Response:
     },
 )
 async def encode_fasta(service: ServiceDep, request: Request) -> Response:
-    """Encode records while the body arrives, and send their ids; any Content-Type is accepted."""
+    """Encode FASTA or FASTQ records while the body arrives; any Content-Type is accepted."""
     return BulkFasta(service, request)

@@ -1,4 +1,4 @@
-"""The routes of training jobs: create, list, show, resume, cancel and delete."""
+"""The routes for training jobs: create, list, show, resume, cancel and delete."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ router = APIRouter(
     responses=refusals(403, 422),
     dependencies=[DECLARED_ONLY],
 )
-OBJECT = "parameters"  # The form field that may hold the other fields as one JSON object.
+OBJECT = "parameters"  # The form field that may contain the other fields as one JSON object.
 
 
 async def get_training(request: Request) -> TrainingJobs:
-    """Return the training jobs of a request's application."""
+    """Return the training jobs of the application that received a request."""
     training: TrainingJobs = request.app.state.training
     return training
 
@@ -67,10 +67,10 @@ def _form_schema() -> dict[str, Any]:
 async def create_training_job(
     service: ServiceDep, training: TrainingDep, request: Request, response: Response
 ) -> TrainingJob:
-    """Queue a job that learns a vocabulary from an uploaded corpus.
+    """Queue a job that trains a vocabulary on an uploaded corpus.
 
-    It learns BPE, or GeneticBPE if there are motifs or a seed region. `vocabulary` is the name of
-    the vocabulary that it learns.
+    It trains BPE, or GeneticBPE if there are motifs or a seed region. `vocabulary` is the name for
+    the trained vocabulary.
     """
     check_installed("training jobs", "dna")
     settings, headers = service.settings, request.headers
@@ -97,10 +97,10 @@ async def create_training_job(
 
 
 def _parameters(fields: dict[str, str]) -> TrainingParameters:
-    """Parse the form fields: those of the object `parameters`, and the others.
+    """Parse the form fields: those in the object `parameters`, and all others.
 
     Raises:
-        InvalidRequest: the object is not valid, or a field is wrong or repeated.
+        InvalidRequest: the object is invalid, or a field is invalid or repeated.
     """
     values: dict[str, Any] = dict(fields)
     try:
@@ -118,7 +118,7 @@ def _parameters(fields: dict[str, str]) -> TrainingParameters:
 
 
 def _check_options(parameters: TrainingParameters, has_motifs: bool) -> None:
-    """Raise InvalidRequest if options of the training are wrong, with each of them."""
+    """Raise InvalidRequest with all invalid options of the training, if there are any."""
     try:
         parameters.options()
     except VocabularyError as error:
@@ -136,19 +136,19 @@ def _check_name(
     replace: bool,
     own_id: str = "",
 ) -> None:
-    """Check that a job may give its vocabulary a name.
+    """Check that a job may register its vocabulary under a name.
 
     Args:
         service: the service.
         training: the training jobs.
-        request: the request, whose key must have the scope `manage` if `replace` is set.
+        request: the request, whose key needs the scope `manage` if `replace` is set.
         name: the name.
         replace: whether the job may replace a vocabulary of this name.
         own_id: the id of a job that is resumed; "" for a new one.
 
     Raises:
-        ServiceError: the key may not replace vocabularies, or the name is in use, or another job
-            will use it.
+        ServiceError: the key may not replace vocabularies, or the name is in use or reserved for
+            another job.
     """
     if replace:
         service.guard.check(find_key(request.scope["headers"]), "manage")
@@ -183,7 +183,7 @@ async def resume_training_job(
     vocabulary: Annotated[str | None, Query(description="Another name for what it learns.")] = None,
     replace: Annotated[bool | None, Query(description="null: as in the first request.")] = None,
 ) -> TrainingJob:
-    """Queue an interrupted job again; it continues from its last saved state."""
+    """Queue an interrupted job again; it continues from the last state that it saved."""
     job = training.store.find(id)
     name = job.vocabulary if vocabulary is None else vocabulary
     replaces = job.parameters.replace if replace is None else replace
@@ -194,5 +194,5 @@ async def resume_training_job(
 
 @router.delete("/{id}", status_code=204, responses=refusals(404, 409))
 async def delete_training_job(training: TrainingDep, id: str) -> None:
-    """Cancel a job, which is then listed as cancelled; delete a job that has ended."""
+    """Cancel a job, which stays in the list as cancelled; delete a job that has ended."""
     training.cancel(training.store.find(id))

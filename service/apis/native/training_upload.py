@@ -1,7 +1,7 @@
-"""Receives the multipart upload of a training job: writes files to disk while they arrive.
+"""Receives the multipart upload of a training job; writes its files to disk while they arrive.
 
 A thread parses and writes the pieces, so that neither a large corpus nor a slow disk blocks the
-event loop. Each part has a limit, which the refusal names.
+event loop. Each part has a size limit; a refusal names the setting of the limit.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from service.core.settings import Settings
 from service.http.body.part_headers import PartHeaders
 
 FILES = ("corpus", "motifs", "confidence")  # The parts that are files; the others are fields.
-FIELD_BYTES = 1 << 16  # The most bytes of a field.
+FIELD_BYTES = 1 << 16  # The maximum size of a field.
 MAX_PARTS = 64
 GATHERED_BYTES = 1 << 20
-FORM_BYTES = 1 << 20  # The most bytes of a form beside its files.
+FORM_BYTES = 1 << 20  # The maximum size of a form without its files.
 
 
 @dataclass(slots=True)
 class Uploaded:
-    """A received upload.
+    """The contents of a received upload.
 
     Attributes:
-        fields: the texts of the fields, by name.
-        num_files: the number of parts with each name of FILES.
-        corpus_bytes: the bytes of all parts called corpus.
+        fields: the texts of the form fields, by name.
+        num_files: the number of file parts, by their names in FILES.
+        corpus_bytes: the total size of all parts named corpus.
     """
 
     fields: dict[str, str] = field(default_factory=dict)
@@ -45,12 +45,12 @@ class Uploaded:
 async def receive_upload(
     pieces: AsyncIterator[bytes], content_type: str, folder: Path, settings: Settings
 ) -> Uploaded:
-    """Write the files of an upload into a folder: corpus.0, corpus.1, ..., motifs, confidence.
+    """Write the files of an upload to a folder: corpus.0, corpus.1, ..., motifs, confidence.
 
     Raises:
-        UnsupportedFormat, BadBody: the body is no multipart/form-data, or damaged.
+        UnsupportedFormat, BadBody: the body is not multipart/form-data, or is damaged.
         InvalidRequest: a part is repeated or has no name, or there is no corpus.
-        TooLarge: a part is above its limit.
+        TooLarge: a part exceeds its limit.
         NoSpace: the disk is full.
     """
     media_type, options = parse_options_header(content_type)
@@ -73,12 +73,12 @@ async def receive_upload(
 
 
 def max_upload_bytes(settings: Settings) -> int:
-    """Return the most bytes of an upload with all its parts."""
+    """Return the maximum size of an upload with all its parts."""
     return 2 * settings.max_corpus_bytes + settings.max_vocabulary_bytes + FORM_BYTES
 
 
 async def gather_pieces(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Join pieces to larger ones of about GATHERED_BYTES, each worth the call of a thread."""
+    """Join pieces to about GATHERED_BYTES, so that each is worth a call in a thread."""
     gathered: list[bytes] = []
     size = 0
     async for piece in pieces:
@@ -92,7 +92,7 @@ async def gather_pieces(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 class _Limit(NamedTuple):
-    """The size of a part, its limit in bytes, and the setting of the limit, "" if there is none."""
+    """The size of a part, its limit in bytes, and the name of the limit's setting or ""."""
 
     num_bytes: int
     max_bytes: int
@@ -100,7 +100,7 @@ class _Limit(NamedTuple):
 
 
 class _Parts:
-    """Writes the parts that a parser finds: files to a folder, and fields to `uploaded`."""
+    """Stores the parts that a parser finds: files in a folder, and fields in `uploaded`."""
 
     def __init__(self, folder: Path, settings: Settings) -> None:
         self.uploaded = Uploaded()
@@ -115,7 +115,7 @@ class _Parts:
         self._has_ended = False
 
     def callbacks(self) -> dict[str, object]:
-        """Return the methods that the parser calls, by its names for them."""
+        """Return the callback methods under the names that the parser expects."""
         return {
             **self._headers.callbacks(),
             "on_part_begin": self._begin,
@@ -133,7 +133,7 @@ class _Parts:
             raise InvalidRequest("the upload has no part corpus", "/corpus")
 
     def close(self) -> None:
-        """Close the file of a part that was not finished."""
+        """Close the file of an unfinished part."""
         if self._file is not None:
             self._file.close()
             self._file = None

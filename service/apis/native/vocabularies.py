@@ -1,4 +1,4 @@
-"""The routes of vocabularies: list, show, download, upload, delete, verify, load and unload."""
+"""The routes for vocabularies: list, show, download, upload, delete, verify, load and unload."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ router = APIRouter(
     responses=refusals(404, 422),
     dependencies=[DECLARED_ONLY],
 )
-NAME = "/name"  # The place of a name that is in the path.
+NAME = "/name"  # The place of a name in a path.
 SPECIAL_TOKENS = TypeAdapter(dict[str, int])
 
 
 class UploadOptions(BaseModel):
-    """The options of an upload, from the query string and the form."""
+    """The options of an upload, which the query string and the form may contain."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -61,7 +61,7 @@ class UploadOptions(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class UploadBody:
-    """The files of an upload by name, and the fields of its form, if it is one."""
+    """The files of an upload by name, and the form fields if the body is a form."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     fields: dict[str, str] = field(default_factory=dict)
@@ -129,10 +129,10 @@ async def put_vocabulary(
 ) -> VocabularyReport:
     """Upload a vocabulary: one file as the body, or several as multipart/form-data.
 
-    The options may be in the query string or in fields of the form.
+    The options may be in the query string or in form fields.
 
-    201: it is new; 200: the same vocabulary already had this name; 409: another vocabulary has the
-    name (`replace=true` replaces it, and running requests finish with the old one).
+    201: the name is new; 200: the name already belongs to this vocabulary; 409: the name belongs
+    to another vocabulary (`replace=true` replaces it; running requests finish with the old one).
     """
     body = await _read_body(request, name, service.settings.max_vocabulary_bytes)
     values = {
@@ -164,10 +164,10 @@ async def put_vocabulary(
 def _merge_options(
     request: Request, values: dict[str, Any], fields: dict[str, str]
 ) -> UploadOptions:
-    """Merge the options of the query string with the fields of the form.
+    """Merge the options of the query string with the form fields.
 
     Raises:
-        InvalidRequest: a field is no option, or wrong, or in the query string as well.
+        InvalidRequest: a field is unknown, invalid, or in the query string as well.
     """
     for name in fields:
         if name not in values:
@@ -189,11 +189,11 @@ def _special_tokens(text: str) -> dict[str, int]:
 
 
 async def _read_body(request: Request, name: str, max_bytes: int) -> UploadBody:
-    """Read the uploaded files and the fields beside them; the limit is for all together.
+    """Read the uploaded files and the form fields; `max_bytes` limits their total size.
 
     Raises:
-        TooLarge: they have more than `max_bytes`.
-        InvalidRequest: the upload holds no file, or its length is not known, or a file or field
+        TooLarge: they have more than `max_bytes` bytes.
+        InvalidRequest: the upload contains no file, or its length is unknown, or a file or field
             is repeated.
     """
     length = get_call(request.scope).content_length
@@ -226,7 +226,7 @@ async def delete_vocabulary(service: ServiceDep, name: str) -> None:
 
 @router.post(f"/{NAME_PATH}/verify", response_model=VerifyResponse)
 async def verify_vocabulary(service: ServiceDep, request: Request, name: str) -> dict[str, Any]:
-    """Compare the engine's ids with the reference's, for given texts or for samples."""
+    """Compare the engine's ids with those of the reference, for given or generated texts."""
     body = await read_body(request.receive, service.settings.max_body_bytes)
     options = parse(VerifyRequest, body or b"{}")
     entry = await service.registry.get_loaded(name, NAME)
@@ -253,7 +253,7 @@ async def verify_vocabulary(service: ServiceDep, request: Request, name: str) ->
 
 @router.post(f"/{NAME_PATH}/load")
 async def load_vocabulary(service: ServiceDep, name: str) -> VocabularyReport:
-    """Load a vocabulary before its first use; put it back on the GPU if it was evicted."""
+    """Load a vocabulary before its first use, or move it back to the GPU if it was evicted."""
     await service.get_engine_parts().vocabularies.load(name, NAME)
     return report(service.registry, service.registry.find(name, NAME))
 

@@ -1,4 +1,4 @@
-"""Writes answers as JSON; large ones in pieces, so that none blocks the event loop for long."""
+"""Writes answers as JSON, large ones in pieces, so that none blocks the event loop for long."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ try:
 except ImportError:
     native = None  # type: ignore[assignment]
 
-PIECE_TOKENS = 4_096  # The tokens of a piece: some milliseconds of Python.
-PIECE_BYTES = 3 << 18  # The bytes of text of a piece: some milliseconds if much is not ASCII.
-PIECE_IDS = 65_536  # The numbers of a piece: about a third of a millisecond.
+PIECE_TOKENS = 4_096  # Tokens of a piece: some milliseconds of Python.
+PIECE_BYTES = 3 << 18  # Text bytes of a piece: some milliseconds if many are not ASCII.
+PIECE_IDS = 65_536  # Numbers of a piece: about a third of a millisecond.
 
 
 def head(entry: LoadedVocabulary, field: bytes) -> bytes:
-    """Write the start of an answer, up to the value of its main field."""
+    """Return the start of an answer, up to the value of its main field."""
     return _head(entry.name, entry.vocabulary.digest, field)
 
 
@@ -38,12 +38,12 @@ def _head(name: str, digest: str, field: bytes) -> bytes:
 
 
 def flat_json(array: NDArray[Any]) -> Iterator[bytes]:
-    """Write an array of one or two dimensions as a JSON list, about PIECE_IDS rows a piece."""
+    """Write an array of one or two dimensions as a JSON list, in pieces of about PIECE_IDS rows."""
     yield from _pieces(array, PIECE_IDS)
 
 
 def tokens_json(vocabulary: Vocabulary, ids: NDArray[Any], form: TokenForm) -> Iterator[bytes]:
-    """Write the tokens of ids as a JSON list of strings, PIECE_TOKENS a piece."""
+    """Write the tokens of ids as a JSON list of strings, in pieces of PIECE_TOKENS tokens."""
     for begin in range(0, len(ids), PIECE_TOKENS):
         part = ids[begin : begin + PIECE_TOKENS].tolist()
         piece = orjson.dumps([vocabulary.show_token(token_id, form) for token_id in part])
@@ -52,17 +52,20 @@ def tokens_json(vocabulary: Vocabulary, ids: NDArray[Any], form: TokenForm) -> I
 
 
 def texts_json(data: NDArray[np.uint8], offsets: list[int], rows: range) -> Iterator[bytes]:
-    """Write rows of bytes as a list of strings, about PIECE_BYTES a piece; see `text_json`."""
+    """Write rows of bytes as a list of strings, in pieces of about PIECE_BYTES; see `text_json`."""
     yield from _strings(data, offsets, rows, _text, text_json)
 
 
 def base64_texts_json(data: NDArray[np.uint8], offsets: list[int], rows: range) -> Iterator[bytes]:
-    """Write rows of bytes as a list of strings in base64, about PIECE_BYTES a piece."""
+    """Write rows of bytes as a list of base64 strings, in pieces of about PIECE_BYTES."""
     yield from _strings(data, offsets, rows, _base64, base64_json)
 
 
 def text_json(data: NDArray[np.uint8]) -> Iterator[bytes]:
-    """Write bytes as a JSON string, PIECE_BYTES a piece; bytes that are not UTF-8 give U+FFFD."""
+    """Write bytes as a JSON string, in pieces of PIECE_BYTES.
+
+    Bytes that are not UTF-8 become U+FFFD.
+    """
     if len(data) <= PIECE_BYTES:
         yield orjson.dumps(_text(data.tobytes()))
         return
@@ -75,7 +78,7 @@ def text_json(data: NDArray[np.uint8]) -> Iterator[bytes]:
 
 
 def base64_json(data: NDArray[np.uint8]) -> Iterator[bytes]:
-    """Write bytes in base64 as a JSON string, PIECE_BYTES, a multiple of three, a piece."""
+    """Write bytes as a JSON string in base64, in pieces of PIECE_BYTES, a multiple of three."""
     yield b'"'
     for begin in range(0, len(data), PIECE_BYTES):
         yield b64encode(data[begin : begin + PIECE_BYTES].tobytes())
@@ -97,14 +100,14 @@ def _strings(
     spell: Callable[[bytes], str],
     write_long: Callable[[NDArray[np.uint8]], Iterator[bytes]],
 ) -> Iterator[bytes]:
-    """Write rows of bytes as a list of strings.
+    """Write rows of bytes as a JSON list of strings.
 
     Args:
         data: the bytes of all rows.
-        offsets: where each row begins.
-        rows: the rows to write.
-        spell: makes the string of a row.
-        write_long: writes one row in pieces, as JSON.
+        offsets: the start of each row.
+        rows: the numbers of the rows to write.
+        spell: converts a row to its string.
+        write_long: writes one long row as JSON, in pieces.
     """
     yield b"["
     for begin, end in _groups(offsets, rows, PIECE_BYTES):
@@ -121,7 +124,7 @@ def _strings(
 def _groups(
     offsets: Sequence[int] | NDArray[np.int64], rows: range, size: int
 ) -> Iterator[tuple[int, int]]:
-    """Group neighbouring rows, at least one: up to `size` of them, with about `size` elements."""
+    """Group neighbouring rows: up to `size` rows with about `size` elements, at least one row."""
     begin = end = rows.start
     while True:
         if rows:
@@ -134,12 +137,12 @@ def _groups(
 
 
 def matrix_json(matrix: NDArray[Any]) -> Iterator[bytes]:
-    """Write a matrix as a JSON list of rows, about PIECE_IDS numbers a piece."""
+    """Write a matrix as a JSON list of rows, in pieces of about PIECE_IDS numbers."""
     yield from _pieces(matrix, max(1, PIECE_IDS // max(1, matrix.shape[1])))
 
 
 def _pieces(array: NDArray[Any], num_rows: int) -> Iterator[bytes]:
-    """Write an array as a JSON list, `num_rows` a piece."""
+    """Write an array as a JSON list, in pieces of `num_rows` rows."""
     if len(array) <= num_rows:
         yield orjson.dumps(array, option=orjson.OPT_SERIALIZE_NUMPY)
         return
@@ -152,7 +155,7 @@ def _pieces(array: NDArray[Any], num_rows: int) -> Iterator[bytes]:
 
 def rows_by_orjson(ids: NDArray[Any], offsets: NDArray[np.int64]) -> bytes:
     """Write rows of ids as `rows_json` does, without the C++ extension."""
-    # As arrays, which need no Python number for each id: a third of what lists take.
+    # Arrays need no Python integer for each id: a third of the time of lists.
     arrays = [ids[begin:end] for begin, end in pairwise(offsets.tolist())]
     return orjson.dumps(arrays, option=orjson.OPT_SERIALIZE_NUMPY)
 
@@ -162,17 +165,17 @@ rows_json = rows_by_orjson if native is None else native.write_rows
 
 Args:
     ids: uint8, uint16, int32 or int64[T], contiguous, the rows one after another.
-    offsets: int64[B + 1], where each row begins.
+    offsets: int64[B + 1], the start of each row.
 
 Raises:
-    ValueError: the extension got other arrays, or offsets that descend or pass the ids.
+    ValueError: the extension received other arrays, or offsets that decrease or exceed the ids.
 
 Example: ids 7 8 9 10 and offsets 0 2 2 4 give [[7,8],[],[9,10]].
 """
 
 
 def ragged_json(ids: NDArray[Any], offsets: NDArray[np.int64], rows: range) -> Iterator[bytes]:
-    """Write rows of ids as `rows_json` does, a piece for about PIECE_IDS ids or as many rows."""
+    """Write rows of ids as `rows_json` does, in pieces of about PIECE_IDS ids and rows."""
     for begin, end in _groups(offsets, rows, PIECE_IDS):
         piece = rows_json(ids, offsets[begin : end + 1])
         is_first, is_last = begin == rows.start, end == rows.stop
@@ -183,5 +186,5 @@ def ragged_json(ids: NDArray[Any], offsets: NDArray[np.int64], rows: range) -> I
 
 
 def write_ids(ids: NDArray[Any]) -> bytes:
-    """Write the ids of one row as a JSON list, at once."""
+    """Write the ids of one row as a JSON list, in one piece."""
     return rows_json(np.ascontiguousarray(ids), np.array([0, len(ids)]))[1:-1]

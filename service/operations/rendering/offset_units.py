@@ -11,17 +11,18 @@ from numpy.typing import NDArray
 def convert_spans(
     spans: NDArray[np.int64], text: str, unit: Literal["bytes", "codepoints", "utf16"]
 ) -> NDArray[np.int64]:
-    """Convert byte spans to another unit; an id of a part of a character spans the whole character.
+    """Convert byte spans to another unit.
+
+    An id that stands for a part of a character gets the span of the whole character. Example: "é"
+    is the bytes 0..2 and one code point; both of its bytes' ids get the span (0, 1).
 
     Args:
         spans: int64[T, 2], the begin and the end of each id in bytes; empty spans stay empty.
-        text: the text that the spans point into.
+        text: the text that the spans refer to.
         unit: the unit of the result.
 
     Returns:
-        int64[T, 2].
-
-    Example: "é" is bytes 0..2, one code point; the ids of its two bytes both span (0, 1).
+        The spans in the unit, int64[T, 2].
     """
     if unit == "bytes" or text.isascii():
         return spans

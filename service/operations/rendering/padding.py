@@ -1,4 +1,4 @@
-"""Pads rows of ids to a matrix, for requests with padding."""
+"""Pads rows of ids to the same length, as a matrix."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ def pad_rows(
     min_length: int,
     side: Literal["right", "left"],
 ) -> tuple[NDArray[np.int32], NDArray[np.int8]]:
-    """Pad rows to the length L of the longest one, or to `min_length` if that is more.
+    """Pad rows to a common length L: that of the longest row, but at least `min_length`.
 
     Args:
-        ids: int32[T]; offsets point into it.
-        offsets: int64[B + 1], where each row begins.
-        pad_id: the id that fills rows up.
-        min_length: the least length of the padded rows.
-        side: the side of a row that is filled up.
+        ids: int32[T], the ids of all rows.
+        offsets: int64[B + 1], the start of each row.
+        pad_id: the id that fills up rows.
+        min_length: the minimum of L.
+        side: the side on which rows are padded.
 
     Returns:
-        int32[B, L] ids and int8[B, L] attention mask, 0 over padding.
+        The ids int32[B, L], and the attention mask int8[B, L], which is 0 for padding.
     """
     lengths = np.diff(offsets)
     width = max(min_length, int(lengths.max(initial=0)))
