@@ -5,25 +5,25 @@
                and clients within a queue                                                 ▼
                by deficit round robin                                 completions ◄── finish
 
-There is no artificial delay: requests that arrive in one tick of the loop go together, and while
-the runner is busy, the next batch collects. Short and long requests have a lane each, so that short
-requests never wait for one above `long_request_bytes`. Requests of vocabularies with unknown
-patterns, which may take unbounded time, have a lane of their own. Knows neither HTTP nor the
-meaning of a vocabulary.
+There is no artificial delay: requests that arrive in one tick of the loop form a batch, and while
+the runner is busy, the next batch fills. Short and long requests have separate lanes, so that short
+requests never wait for one above `long_request_bytes`. Requests whose vocabulary has unknown
+patterns may take unbounded time, and have a third lane. This module depends neither on HTTP nor on
+the contents of a vocabulary.
 
 A work item is counted when it is admitted, and again when it ends: as answered, failed, cancelled,
 or by the code of its refusal.
 
 Work items of one vocabulary, operation and lane wait in one queue, which serves its clients by
-deficit round robin [1]: the client that is served gets QUANTUM bytes of credit, spends it on its
-work items, and keeps the rest for the next round; a client with nothing waiting has no credit. So
-each of n busy clients gets 1 / n of the bytes, whether it sends many small texts or a few large
-ones.
+deficit round robin [1]: the client that is served gets QUANTUM bytes of credit, spends them on its
+work items, and keeps the rest for the next round; a client without waiting work items loses its
+credit. So each of n busy clients gets 1 / n of the bytes, whether it sends many small texts or a
+few large ones.
 
-The queues of a lane are served in turn. In the lane of short requests, several make a batch. In the
-lane of long requests each is a batch of its own, as joining them would copy many bytes. So it is in
-the isolated lane, where a batch that takes too long is ended; there, one vocabulary gets only some
-of the places.
+The queues of a lane are served in turn. In the lane of short requests, several requests form a
+batch. In the lane of long requests each request is its own batch, as joining them would copy many
+bytes. The isolated lane does the same, and stops batches that take too long; one vocabulary may use
+only some of its places.
 
     [1] M. Shreedhar, G. Varghese: Efficient fair queuing using deficit round-robin. 1996.
 """
@@ -80,9 +80,9 @@ class Admission:
     """Admits work items, and counts the bytes and rows of those that have not ended.
 
     Attributes:
-        num_bytes, num_rows: of all admitted work items that have not ended; one without rows
-            counts as one row.
-        bytes_elsewhere: the bytes that wait in other processes of the same service.
+        num_bytes, num_rows: the totals of all admitted work items that have not ended; a work item
+            without rows counts as one row.
+        bytes_elsewhere: the waiting bytes in other processes of the same service.
     """
 
     def __init__(self, settings: Settings, metrics: Metrics, limits: Limits) -> None:
@@ -98,8 +98,8 @@ class Admission:
         """Admit a work item, and count it.
 
         Raises:
-            QueueFull: all bytes would be more than `max_queue_bytes`, or the client's more than
-                MAX_CLIENT_TO_FREE times those that are free.
+            QueueFull: the total would exceed `max_queue_bytes`, or the client's bytes would exceed
+                MAX_CLIENT_TO_FREE times the free bytes.
             RateLimited: the client has sent too many bytes in the last seconds.
         """
         waiting = self.num_bytes + self.bytes_elsewhere
@@ -166,7 +166,7 @@ class Queue:
             yield from works
 
     def add(self, work: AnyWork) -> None:
-        """Put a work item behind the others of its client."""
+        """Append a work item to those of its client."""
         works = self._waiting.get(work.client)
         if works is None:
             works = self._waiting[work.client] = deque()
@@ -175,12 +175,12 @@ class Queue:
         self.num_bytes += work.num_bytes
 
     def take(self, max_bytes: int, drop_if_unwanted: Callable[[AnyWork], bool]) -> list[AnyWork]:
-        """Take work items for one batch: at least one, and no more than `max_bytes` of several.
+        """Remove and return work items for a batch: one of any size, or several up to `max_bytes`.
 
         Args:
             max_bytes: the limit of the batch.
-            drop_if_unwanted: settles a work item that nobody waits for and returns True; the queue
-                drops it then.
+            drop_if_unwanted: completes a work item for which nobody waits and returns True; the
+                queue then drops it.
         """
         works: list[AnyWork] = []
         free_bytes = max_bytes
@@ -202,7 +202,7 @@ class Queue:
         return works
 
     def _move_to_end(self, client: str, credit: int) -> None:
-        """Move a client behind the others, or remove it if it has nothing waiting."""
+        """Move a client to the end, or remove it if it has no waiting work items."""
         waiting = self._waiting.pop(client)
         del self._credits[client]
         if waiting:
@@ -222,16 +222,16 @@ class Queue:
 
 @dataclass(slots=True)
 class Lane:
-    """Queues that are served in turn, and their batches that run or are prepared.
+    """Queues that are served in turn, and their running and prepared batches.
 
     Attributes:
-        name: its name in the keys of its queues.
-        at_once: the number of batches that run at once.
+        name: the name of the lane in the keys of its queues.
+        at_once: the number of batches that may run at once.
         max_batch_bytes: the limit of a batch of several requests.
-        num_prepared: the number of batches that wait beside those that run.
+        num_prepared: the number of batches that may wait in addition to the running ones.
         max_per_vocabulary: the most batches of one vocabulary at once; None: any number.
         queues: the keys of queues with waiting work items; the first one is served next.
-        batches: the batches that run, and behind them those that are prepared.
+        batches: the running batches, followed by the prepared ones.
     """
 
     name: LaneName
@@ -243,7 +243,7 @@ class Lane:
     batches: deque[list[AnyWork]] = field(default_factory=deque)
 
     def find_next(self) -> QueueKey | None:
-        """Return the queue whose batch may be handed to the runner; None: there is none."""
+        """Return the next queue whose batch may be handed to the runner; None if there is none."""
         if not self.queues or len(self.batches) >= self.at_once + self.num_prepared:
             return None
         if self.max_per_vocabulary is None:
@@ -256,15 +256,15 @@ class Lane:
 
 
 class Batcher:
-    """Joins waiting work items into batches and gives each request its rows of the results.
+    """Joins waiting work items into batches, and returns to each request its rows of the results.
 
     All methods run on the event loop's thread; only the runner has other threads.
 
     Args:
-        runner: has batches computed.
+        runner: computes the batches.
         settings: the settings of the service.
         metrics: counts requests and batches.
-        limits: the rate limits of clients; None: there are none.
+        limits: the rate limits of clients; None: no limits.
 
     Attributes:
         num_streams: the number of open streams, counted by the code that opens and closes them.
@@ -318,10 +318,10 @@ class Batcher:
         self._loop = asyncio.get_running_loop()
 
     def submit(self, work: WorkItem[Output]) -> Completion[Result[Output]]:
-        """Put a work item into its queue and return its completion; make a future if it has none.
+        """Add a work item to its queue and return its completion; make a future if it has none.
 
         Raises:
-            QueueFull, RateLimited: see `Admission.enter`; the work item is in no queue.
+            QueueFull, RateLimited: see `Admission.enter`; the work item was not queued.
             Draining: the service is stopping.
         """
         loop = self._loop
@@ -342,10 +342,10 @@ class Batcher:
         return work.future
 
     async def run(self, work: WorkItem[Output]) -> Result[Output]:
-        """Submit a work item and wait for its rows; a cancelled caller cancels the work item.
+        """Submit a work item and wait for its rows; cancelling the caller cancels the work item.
 
         Raises:
-            ServiceError: it was refused, or its deadline passed in the queue.
+            ServiceError: the work item was refused, or its deadline passed in the queue.
             ClientGone: the client has closed the connection.
         """
         future: asyncio.Future[Result[Output]] = asyncio.get_running_loop().create_future()
@@ -367,7 +367,7 @@ class Batcher:
             work.unwatch()
 
     def _tick(self) -> None:
-        """Start all batches that may start; called once at the end of a tick of the loop."""
+        """Start all batches that may start; called once at the end of each tick of the loop."""
         self._is_tick_scheduled = False
         for lane in self._lanes.values():
             if not lane.queues:
@@ -379,7 +379,7 @@ class Batcher:
         self._plan_sweep()
 
     def _run_inline(self, lane: Lane) -> None:
-        """Run the batches that are so small that handing them over would cost more."""
+        """Run small batches on the loop, where handing them to a thread would take longer."""
         for key in list(lane.queues):
             engine = self.runner.inline_engine(key, self._queues[key].num_bytes)
             if engine is not None and (works := self._take(lane, key)):
@@ -394,7 +394,7 @@ class Batcher:
             self.runner.run(works, lane.name, partial(self._finish_started, lane, works))
 
     def _take(self, lane: Lane, key: QueueKey) -> list[AnyWork]:
-        """Take whole requests of a queue up to the lane's limit; an empty queue leaves the lane."""
+        """Take whole requests from a queue up to the lane's limit; remove the queue if empty."""
         queue = self._queues[key]
         now = perf_counter()
         works = queue.take(lane.max_batch_bytes, partial(self._drop_if_unwanted, now=now))
@@ -408,7 +408,7 @@ class Batcher:
         return works
 
     def _drop_if_unwanted(self, work: AnyWork, now: float) -> bool:
-        """Settle a work item if its client is gone or its deadline has passed; return if so."""
+        """Complete a work item if its client is gone or its deadline passed; return whether so."""
         is_done = work.future is not None and work.future.done()
         if now < work.deadline and not is_done:
             return False
@@ -418,7 +418,7 @@ class Batcher:
     def _finish_started(
         self, lane: Lane, works: list[AnyWork], finished: BatchResults | BaseException
     ) -> None:
-        """Answer a batch that the runner has computed, or refuse it if that failed."""
+        """Answer the requests of a computed batch, or refuse them if the batch failed."""
         if works not in lane.batches:  # `stop` has refused it.
             return
         lane.batches.remove(works)
@@ -437,7 +437,7 @@ class Batcher:
             self._settle(work, error)
 
     def _finish(self, works: Sequence[AnyWork], finished: BatchResults) -> None:
-        """Give every request its rows."""
+        """Complete each request with its rows."""
         now = perf_counter()
         queue_seconds = self.metrics.queue_seconds
         for work, result in zip(works, finished.results, strict=True):
@@ -452,7 +452,7 @@ class Batcher:
             self._settle(work, result)
 
     def _settle(self, work: AnyWork, answer: AnyResult | BaseException) -> None:
-        """Complete a work item that is not refused or cancelled yet, and count its outcome."""
+        """Complete a work item unless it is already refused or cancelled, and count its outcome."""
         future = work.future
         assert future is not None
         if future.done():
@@ -472,7 +472,7 @@ class Batcher:
             self._sweep = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep_all)
 
     def _sweep_all(self) -> None:
-        """Refuse requests whose deadline has passed, and watch for clients that disconnect."""
+        """Drop requests whose deadline has passed or whose client has disconnected."""
         self._sweep = None
         now = perf_counter()
         for key, queue in list(self._queues.items()):
@@ -492,20 +492,20 @@ class Batcher:
         self._plan_sweep()
 
     def _sweep_running(self, works: Sequence[AnyWork], now: float) -> None:
-        """Refuse the late requests of a running batch; watch the clients of one that takes long."""
+        """Refuse late requests of a running batch; watch the clients of a batch that takes long."""
         for work in works:
             self._refuse_late(work, now >= work.ends_at, "the deadline passed before the ids came")
             if now - work.started > SWEEP_S and not work.is_done:
                 work.watch()
 
     def _refuse_late(self, work: AnyWork, is_late: bool, message: str) -> None:
-        """Refuse a work item of a batch if it is late; it stays in the batch."""
+        """Refuse a work item if its deadline has passed; the batch still computes it."""
         if is_late and work.future is not None and not work.future.done():
             work.refusal = DeadlinePassed.code
             work.future.set_exception(DeadlinePassed(message))
 
     async def stop(self, grace_s: float) -> None:
-        """Refuse new requests, finish accepted ones within the grace time, refuse the rest.
+        """Refuse new requests, finish accepted ones within the grace time, and refuse the others.
 
         A stream is accepted as a whole, so its parts are accepted until it ends.
         """

@@ -1,10 +1,10 @@
-"""Has batches computed outside of the event loop: the interface, and the runner of one process.
+"""Runs batches outside of the event loop: the interface, and the runner of a single process.
 
-The batcher decides which work items make a batch, and when; a runner has it computed. Front ends
-have a runner that sends batches to the engine process (multiprocess/remote_runner.py).
+The batcher decides which work items form a batch, and when; a runner computes it. Front ends have a
+runner that sends batches to the engine process (multiprocess/remote_runner.py).
 
-`run_works` joins the work items of a batch and splits the batch's output. It and what it calls run
-on the engine's thread, or on the event loop for a tiny batch. Knows no HTTP.
+`run_works` joins the work items of a batch and splits the batch's output. It runs on the engine's
+thread, or on the event loop for a tiny batch. This module does not depend on HTTP.
 """
 
 from __future__ import annotations
@@ -81,22 +81,22 @@ Finish = Callable[[BatchResults | BaseException], None]
 class CostModel:
     """Predicts how long the engine takes for a batch.
 
-    It keeps moving averages of the seconds for a byte, by digest and operation.
+    It stores moving averages of the seconds per byte, by digest and operation.
     """
 
     def __init__(self) -> None:
         self._seconds_per_byte: dict[CostKey, float] = {}
 
     def expected_s(self, key: CostKey, num_bytes: int) -> float:
-        """Predict the seconds for a number of bytes."""
+        """Predict the seconds that a number of bytes takes."""
         return num_bytes * self._seconds_per_byte.get(key, UNMEASURED_S)
 
     def assume(self, key: CostKey, seconds_per_byte: float) -> None:
-        """Assume a cost until a batch has been measured."""
+        """Set a cost that is used until a batch has been measured."""
         self._seconds_per_byte.setdefault(key, seconds_per_byte)
 
     def forget(self, key: CostKey) -> None:
-        """Forget a measured or assumed cost."""
+        """Remove a measured or assumed cost."""
         self._seconds_per_byte.pop(key, None)
 
     def learn(self, key: CostKey, num_bytes: int, seconds: float) -> None:
@@ -109,11 +109,11 @@ class CostModel:
 
 
 class BatchRunner(Protocol):
-    """Has batches computed; its methods are called on the event loop's thread."""
+    """Runs batches; its methods are called on the event loop's thread."""
 
     @property
     def costs(self) -> CostModel:
-        """The costs of batches that run on the loop."""
+        """The cost model, which the batcher updates after batches that it runs on the loop."""
 
     @property
     def short_at_once(self) -> int:
@@ -128,13 +128,13 @@ class BatchRunner(Protocol):
         """The number of requests with unknown patterns that run at once."""
 
     def inline_engine(self, key: QueueKey, num_bytes: int) -> Codec | None:
-        """Return the engine that computes this batch on the loop itself; None: call `run`."""
+        """Return the engine if this batch should run on the loop itself; None: call `run`."""
 
     def run(self, works: Sequence[AnyWork], lane: LaneName, finish: Finish) -> None:
-        """Start a batch; `finish` is called later, on the loop, with its results or its error."""
+        """Start a batch; later, `finish` is called on the loop with the results or the error."""
 
     def use_devices(self, status: EngineStatus) -> None:
-        """Run as many batches at once as the open devices can; called once, when all are open."""
+        """Run as many batches at once as the devices can; called once, when all are open."""
 
     def record(self, works: Sequence[AnyWork], finished: BatchResults) -> None:
         """Count a batch that `run` has computed."""
@@ -150,8 +150,8 @@ class LocalRunner:
         engine: computes the batches.
         settings: the settings of the service.
         metrics: counts the batches.
-        place_ids: copies ids into memory that front ends read, on the batch's thread; None: they
-            may lie anywhere.
+        place_ids: copies ids to memory that front ends can read, on the batch's thread; None: ids
+            are not copied.
     """
 
     def __init__(
@@ -179,7 +179,8 @@ class LocalRunner:
     def use_devices(self, status: EngineStatus) -> None:
         """Run as many batches at once as the open devices can.
 
-        With several devices no batch runs on one from the loop, which would wait where it hangs.
+        With several devices the loop itself runs no batch on a device, as a hanging device would
+        block it.
         """
         num_devices = len(status.up)
         if num_devices < 2:
@@ -193,7 +194,7 @@ class LocalRunner:
             each.shutdown(wait=False)  # After the batches that they have.
 
     def inline_engine(self, key: QueueKey, num_bytes: int) -> Codec | None:
-        """Return the engine if handing the batch to a thread would cost more than running it."""
+        """Return the engine if handing the batch to a thread would take longer than running it."""
         if num_bytes > self._inline_batch_bytes:
             return None
         expected_s = self.costs.expected_s(key.cost_key, num_bytes)
@@ -225,11 +226,11 @@ class LocalRunner:
             return error
 
     def record(self, works: Sequence[AnyWork], finished: BatchResults) -> None:
-        """Count a batch, and update the cost of a byte of its vocabulary."""
+        """Count a batch, and update the cost per byte of its vocabulary."""
         record_batch(self._metrics, self.costs, works, finished)
 
     def shutdown(self) -> None:
-        """Start no more batches; those that run go on."""
+        """Start no more batches; running ones continue."""
         for threads in (self._short_threads, self._long_threads, self._isolated_threads):
             threads.shutdown(wait=False, cancel_futures=True)
 
@@ -237,7 +238,7 @@ class LocalRunner:
 def record_batch(
     metrics: Metrics, costs: CostModel, works: Sequence[AnyWork], finished: BatchResults
 ) -> None:
-    """Count a batch that an engine of this process ran, and update the cost of a byte."""
+    """Count a batch that an engine of this process ran, and update the cost per byte."""
     first, last = works[0], finished.results[-1]
     num_bytes = sum([work.num_bytes for work in works])
     num_rows = sum([len(work.rows) or 1 for work in works])
@@ -259,7 +260,7 @@ def run_works(engine: Codec, works: Works, place_ids: PlaceIds | None = None) ->
     Args:
         engine: computes the batch.
         works: at least one work item, all of one class.
-        place_ids: copies ids into memory that front ends read; None: they may lie anywhere.
+        place_ids: copies ids to memory that front ends can read; None: ids are not copied.
     """
     begin = perf_counter()
     results: list[Any]
@@ -296,14 +297,14 @@ def _encode(
 
 
 def _encode_shared(engine: str, work: SharedWork) -> Result[SharedEncoded]:
-    """Encode the texts of one request in shared memory, which are many bytes even alone."""
+    """Encode the texts of one request in shared memory, as a batch of its own."""
     offsets = work.device.encode_shared(work.vocabulary, work.rows)
     num_ids = 0 if offsets is None else int(offsets[-1])
     return Result(0, len(work.rows), SharedEncoded(offsets, engine=engine), num_ids)
 
 
 def _decode(engine: Codec, works: Sequence[DecodeWork]) -> list[Result[Decoded]]:
-    """Decode the flat arrays of a single request as they are, or a list of all requests' rows."""
+    """Decode the flat arrays of a single request directly, or the rows of several as one list."""
     num_ids = sum(work.num_ids for work in works)
     vocabulary = works[0].vocabulary
     rows = works[0].rows
@@ -319,7 +320,7 @@ def _decode(engine: Codec, works: Sequence[DecodeWork]) -> list[Result[Decoded]]
 
 
 def _cancellable_batch(works: Sequence[TextWork[Any]]) -> Batch:
-    """Make a batch of all texts that an engine abandons once no request waits for it any more."""
+    """Make a batch of all texts; the engine abandons it once no request waits for it any more."""
     futures = [work.future for work in works if work.future]
     batch = join_texts(works)
     batch.should_continue = lambda: not futures or not all(future.done() for future in futures)
@@ -343,7 +344,7 @@ def join_texts(works: Sequence[TextWork[Any]], take: Take | None = None) -> Batc
 
 
 def _join_options(works: Sequence[TextWork[Any]]) -> EncodeOptions | list[EncodeOptions]:
-    """List the options of all texts; where all share one value, which is common, return that."""
+    """Return the options that all texts share, as is common, or else a list with one per text."""
     first = works[0].options
     if isinstance(first, EncodeOptions) and all(work.options is first for work in works):
         return first
@@ -378,7 +379,7 @@ def split_counted(works: Works, counted: Counted) -> list[Result[Counted]]:
 
 
 def split_decoded(works: Works, decoded: Decoded, num_ids: int) -> list[Result[Decoded]]:
-    """Split the bytes that `num_ids` ids of a batch stand for into the rows of each work item."""
+    """Split the decoded bytes of a batch of `num_ids` ids into the rows of each work item."""
     return _split(works, decoded, num_ids, decoded.offsets.tolist())
 
 

@@ -1,4 +1,4 @@
-"""Work items, each one request's work for the engine, and their results. Knows no HTTP.
+"""Defines work items, each the work of one request for the engine, and their results.
 
 Each operation has a class of work items with its own result:
 
@@ -31,13 +31,13 @@ Value = TypeVar("Value", contravariant=True)
 
 
 class Completion(Protocol[Value]):
-    """Receives one result or one error: a future, or an object that acts on it at once."""
+    """Receives one result or one error: a future, or an object that processes it immediately."""
 
     def done(self) -> bool:
-        """Return whether it has its result or error, or is cancelled."""
+        """Return whether it has a result or an error, or is cancelled."""
 
     def cancel(self) -> object:
-        """Cancel it: nobody waits for the result any more."""
+        """Cancel it, as nobody waits for the result any more."""
 
     def set_result(self, result: Value, /) -> None:
         """Complete it with a result."""
@@ -47,7 +47,7 @@ class Completion(Protocol[Value]):
 
 
 class Ended:
-    """A `Completion` that is done, in place of a future whose error has been raised."""
+    """A completed `Completion`, which replaces a future whose error has been raised."""
 
     def done(self) -> bool:
         """Return True."""
@@ -67,11 +67,11 @@ ENDED = Ended()
 
 
 class ClientGone(Exception):
-    """The client closed the connection; nobody waits for an answer."""
+    """The client closed the connection and waits for no answer."""
 
 
 GONE = (ClientGone, ClientDisconnect)
-"""The errors of a connection that ended before the request's body did."""
+"""The errors raised if a connection ends before the request's body is complete."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,21 +100,21 @@ class WorkItem(Generic[Output]):
     """One request's work for the engine; each operation has a subclass.
 
     Attributes:
-        operation: its name in metrics.
-        rows: the rows of the request; each subclass says of which type.
-        num_bytes: its size in the queue: the bytes of texts, 4 for an id, and 16 for a row.
+        operation: the name of the operation in metrics.
+        rows: the rows of the request; each subclass defines their type.
+        num_bytes: the size in the queue: the bytes of texts, or 4 per id, and 16 per row.
         deadline: the perf_counter time until which it may wait in the queue.
         ends_at: the perf_counter time after which its client waits for no answer.
         receive: the ASGI callable that reports a disconnected client; None: there is none.
         submitted: the perf_counter time at which the work item was made.
-        started: the perf_counter time at which its batch was put together.
-        future: is completed with the result; `Batcher.submit` makes one if it is None.
+        started: the perf_counter time at which its batch was formed.
+        future: receives the result; `Batcher.submit` makes one if it is None.
         watcher: the task that waits for the client to disconnect.
         is_gone: whether the client has disconnected.
-        refusal: the code with which the batcher refused it before its batch ended.
+        refusal: the code with which the batcher refused it before its batch ended, if it did.
         client: the name of the request's key, for fairness and rates; "" if it has none.
-        is_long: whether it waits among the long requests; None: its size decides.
-        times: the times of the request, which the batcher adds to.
+        is_long: whether it goes to the lane of long requests; None: its size decides.
+        times: the stage times of the request, to which the batcher adds its own.
         is_part: whether it is a part of an accepted stream, which is accepted while the queue
             drains.
     """
@@ -140,7 +140,7 @@ class WorkItem(Generic[Output]):
 
     @property
     def is_done(self) -> bool:
-        """Whether its future is completed or cancelled."""
+        """Return whether its future is completed or cancelled."""
         return self.future is not None and self.future.done()
 
     def watch(self) -> None:
@@ -168,7 +168,7 @@ class TextWork(WorkItem[Output]):
 
     Attributes:
         rows: strings, or a batch of joined bytes.
-        options: one for all rows or one for each.
+        options: one for all rows, or a list with one for each row.
     """
 
     rows: Sequence[str] | Batch
@@ -183,7 +183,7 @@ class EncodeWork(TextWork[Encoded]):
 
 
 class CountWork(TextWork[Counted]):
-    """Texts whose ids are counted."""
+    """Texts whose ids the engine counts."""
 
     __slots__ = ()
     operation = "count"
@@ -211,10 +211,10 @@ class DecodeWork(WorkItem[Decoded]):
 
 @dataclass(slots=True, eq=False)
 class SharedWork(WorkItem[SharedEncoded]):
-    """Texts in shared memory to encode; their ids are written into shared memory, too.
+    """Texts in shared memory to encode; the ids are written to shared memory as well.
 
     Attributes:
-        rows: the texts, and the memory for their ids.
+        rows: the texts, and the memory for the ids.
         device: encodes the texts in place.
     """
 
@@ -229,11 +229,11 @@ class Result(Generic[Output]):
     """One request's rows within the output of its batch.
 
     Attributes:
-        begin, end: the first row of this request in the batch, and the row behind its last one.
+        begin, end: the range of this request's rows in the batch; `end` is not included.
         output: the engine's output for the whole batch.
         batch_tokens: the number of ids of the whole batch, for the metrics.
-        offsets: the output's offsets as a list, made once for all requests; [] for counts.
-        seconds: the seconds that the engine computed the batch.
+        offsets: the output's offsets as a list, which all requests share; [] for counts.
+        seconds: the seconds that the engine took for the batch.
     """
 
     begin: int
@@ -245,7 +245,7 @@ class Result(Generic[Output]):
 
     @property
     def engine(self) -> str:
-        """The engine that made the output."""
+        """The name of the engine that computed the output."""
         return self.output.engine
 
     @property
@@ -267,18 +267,18 @@ AnyResult = Result[Any]
 
 
 class CostKey(NamedTuple):
-    """The key of a cost per byte: a vocabulary and an operation."""
+    """The key of a cost per byte: the digest of a vocabulary, and an operation."""
 
     digest: str
     operation: str
 
 
 LaneName = Literal["short", "long", "isolated"]
-"""Where a work item waits; "isolated" ones have unknown patterns, and may take any time."""
+"""The lane of a work item; "isolated" is for unknown patterns, which may take any time."""
 
 
 class QueueKey(NamedTuple):
-    """The key of a queue: the properties that work items of one batch must share."""
+    """The key of a queue: the properties that all work items of a batch share."""
 
     cost_key: CostKey
     skip_special_tokens: bool

@@ -1,6 +1,6 @@
-"""Defines an engine: texts in, ids out. It is the interface between the service and the compute.
+"""Defines the interface of engines, which compute ids from texts.
 
-Knows no HTTP and no CUDA. The tests in tests/engines/ hold every engine to this contract.
+It depends on neither HTTP nor CUDA. The tests in tests/engines/ check every engine against it.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from vocabularies.model.vocabulary import Vocabulary
 
 
 class Abandoned(Exception):
-    """The engine stopped a batch that no request waits for any more."""
+    """The engine stopped a batch because no request waits for it any more."""
 
 
 class LibraryFailed(Exception):
-    """The library that defines a vocabulary's ids fails on a text, which then has no ids."""
+    """The library that defines a vocabulary's ids failed on a text, which therefore has no ids."""
 
 
 @dataclass(frozen=True, slots=True)
 class SelfTest:
-    """The result of comparing an engine with a witness when a vocabulary is loaded.
+    """The result of comparing an engine's ids with the witness's when a vocabulary is loaded.
 
     Attributes:
-        witness: the name and version of the tokenizer that the ids are compared with.
+        witness: the name and version of the tokenizer whose ids are the expected ones.
         num_texts: the number of compared texts.
         num_different: the number of texts whose ids differ.
-        first_difference: a sentence with the first such text and both lists of ids; "" if there is
-            none.
+        first_difference: a sentence with the first text that differs and both lists of ids; "" if
+            none differs.
     """
 
     witness: str
@@ -47,11 +47,11 @@ class Residency:
     """The state of one vocabulary on an engine.
 
     Attributes:
-        engine: "gpu", "cpu", or "reference" if no faster encoder passed the self-test.
+        engine: "gpu", "cpu", or "reference" if no other encoder passed the self-test.
         encoder: the library or device that computes the ids, such as "tokenizers 0.23.1".
         self_test: the result of the self-test.
-        fallback_reason: why the engine's fastest encoder does not answer; "" if it does.
-        device_bytes: the bytes on the device; 0 on the CPU.
+        fallback_reason: why the engine's fastest encoder is not used; "" if it is.
+        device_bytes: the bytes of device memory; 0 on the CPU.
     """
 
     engine: str
@@ -63,11 +63,11 @@ class Residency:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """The host memory that a loaded vocabulary takes, and its last use.
+    """The host memory that a loaded vocabulary uses, and when it was last used.
 
     Attributes:
-        num_bytes: an estimate from its encoder and its number of tokens.
-        used: the perf_counter time at which it was loaded, or its last call began.
+        num_bytes: an estimate from the encoder and the number of tokens.
+        used: the perf_counter time of the begin of the last call, or of loading.
     """
 
     num_bytes: int
@@ -76,12 +76,13 @@ class Holding:
 
 @dataclass(slots=True)
 class Decoded:
-    """The bytes that rows of ids stand for.
+    """The bytes that rows of ids represent.
 
     Attributes:
-        data: uint8[N], the rows joined.
+        data: uint8[N], the bytes of all rows, joined.
         offsets: int64[B + 1], where each row begins.
-        errors: the refused rows, for example with an id outside the vocabulary; they have no bytes.
+        errors: the refused rows, for example those with an id outside the vocabulary; they have no
+            bytes.
         engine: the engine that decoded them: "gpu", "cpu" or "reference".
     """
 
@@ -108,7 +109,7 @@ class Counted:
 
 @dataclass(slots=True)
 class SharedEncoded:
-    """The offsets of ids that were written into shared memory.
+    """The offsets of ids that were written to shared memory.
 
     Attributes:
         offsets: int64[B + 1], where each row begins; None: the host has to encode the texts.
@@ -126,10 +127,10 @@ class DeviceActivity:
     """The current and past activity of one of several devices.
 
     Attributes:
-        state: "ready"; "resting" after failures; "hanging" while calls do not return.
-        num_batches, num_bytes: the batches that it was given, and their bytes.
-        num_failures: the calls that failed or hung.
-        bytes_in_flight: the bytes of the batches that it computes now.
+        state: "ready"; "resting" after failures; or "hanging" while a call does not return.
+        num_batches, num_bytes: the number of batches sent to the device, and their bytes.
+        num_failures: the number of calls that failed or hung.
+        bytes_in_flight: the bytes of the batches that it is computing.
     """
 
     state: str
@@ -144,14 +145,14 @@ class EngineStatus:
     """The state of an engine, for /v1/info and the metrics.
 
     Attributes:
-        engines: the engines that may answer, the fastest first.
+        engines: the engines that may be used, the fastest first.
         devices: the name, number, state, driver and memory of each device.
-        crossover_bytes: the smallest batch that goes to the GPU; None without a GPU.
-        fallbacks: the number of batches that a slower engine computed, by reason.
-        memory: the bytes on each device by their purpose, by the device's name.
-        page_locked: the page-locked bytes of host memory that each device accesses, by its name.
-        up: whether each device gets batches, by its name.
-        activity: the activity of each of several devices, by its name; empty with one.
+        crossover_bytes: the size of the smallest batch for the GPU; None without a GPU.
+        fallbacks: the number of batches computed by a slower engine, by reason.
+        memory: the bytes of memory by purpose on each device, by device name.
+        page_locked: the page-locked bytes of host memory that each device accesses, by device name.
+        up: whether each device receives batches, by device name.
+        activity: the activity of each device, by device name; empty with a single device.
     """
 
     engines: tuple[str, ...]
@@ -165,24 +166,24 @@ class EngineStatus:
 
 
 class DeviceMemory(SharedMemory, Protocol):
-    """Device memory of another process, opened in this one."""
+    """Device memory of another process that is open in this process."""
 
     def write(self, offset: int, data: NDArray[np.uint8]) -> None:
-        """Copy host memory to an offset; return when it is copied."""
+        """Copy host memory to an offset; return after the copy has finished."""
 
 
 class Codec(Protocol):
-    """Encodes, counts and decodes; several threads may call it at once."""
+    """Encodes, counts and decodes; it is thread-safe."""
 
     @property
     def name(self) -> str:
-        """The engine's name in answers and metrics, such as "gpu" or "cpu"."""
+        """The name of the engine in answers and metrics, such as "gpu" or "cpu"."""
 
     def status(self) -> EngineStatus:
-        """Report the engine's state and its counts so far."""
+        """Return the engine's state and its counts so far."""
 
     def host_memory(self, num_bytes: int) -> NDArray[np.uint8]:
-        """Allocate uint8[num_bytes] from which `encode` reads long texts fastest."""
+        """Allocate uint8[num_bytes] in the memory from which `encode` reads long texts fastest."""
 
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
         """Encode each row, and load the vocabulary if needed; refuse rows that cannot be encoded.
@@ -192,7 +193,7 @@ class Codec(Protocol):
         """
 
     def count(self, vocabulary: Vocabulary, batch: Batch) -> Counted:
-        """Count the ids that `encode` would give each row."""
+        """Count the ids that `encode` would return for each row."""
 
     def decode(
         self,
@@ -208,85 +209,85 @@ class Codec(Protocol):
 
 
 class VocabularyHost(Protocol):
-    """Loads vocabularies into this process; several threads may call it at once."""
+    """Loads vocabularies into this process; it is thread-safe."""
 
     def load(self, vocabulary: Vocabulary, permanent: bool = False) -> Residency:
-        """Make a vocabulary ready and compare it with its witness; a second call changes nothing.
+        """Load a vocabulary and compare its ids with the witness's; a second call changes nothing.
 
         Args:
             vocabulary: the vocabulary.
-            permanent: whether it is never evicted from a device.
+            permanent: whether the vocabulary is never evicted from a device.
 
         Raises:
             VocabularyError: no encoder can compute this vocabulary.
         """
 
     def settle(self) -> None:
-        """Wait for the background work that loading the first vocabularies has started."""
+        """Wait for the background work that loading the first vocabularies started."""
 
     def unload(self, digest: str) -> None:
-        """Forget a vocabulary; calls that are running on it still finish."""
+        """Unload a vocabulary; calls that are using it still finish."""
 
     def residency(self, digest: str) -> Residency | None:
-        """Report the state of a vocabulary; None if it is not loaded."""
+        """Return the state of a vocabulary; None if it is not loaded."""
 
     def holdings(self) -> dict[str, Holding]:
-        """List the loaded vocabularies by digest."""
+        """Return the loaded vocabularies by digest."""
 
 
 class DeviceSharing(Protocol):
-    """Opens memory that other processes share with a device, and encodes texts in it."""
+    """Opens memory that other processes share with a device, and encodes texts in this memory."""
 
     def open_shared(self, handle: bytes, num_bytes: int, device_id: int = 0) -> DeviceMemory | None:
-        """Open device memory of another process on the device that has it; None: no device.
+        """Open device memory of another process on its device; return None if there is no device.
 
         Args:
-            handle: its cudaIpcMemHandle_t.
-            num_bytes: its size.
-            device_id: the number that the other process has for the device.
+            handle: the cudaIpcMemHandle_t of the memory.
+            num_bytes: the size of the memory.
+            device_id: the number of the device in the other process.
 
         Raises:
-            ValueError: the device cannot open it.
+            ValueError: the device cannot open the memory.
         """
 
     def share_host(self, file: int, offset: int, num_bytes: int) -> SharedMemory | None:
-        """Share a part of a memory file with a device; None: there is no device that can use it.
+        """Share a part of a memory file with a device; return None if no device can use it.
 
         Raises:
-            ValueError: the file is shorter.
+            ValueError: the part reaches beyond the end of the file.
         """
 
     def encode_shared(self, vocabulary: Vocabulary, rows: SharedRows) -> NDArray[np.int64] | None:
-        """Encode texts in shared memory, and write the ids into shared memory.
+        """Encode texts in shared memory, and write the ids to shared memory.
 
         Returns:
             The offsets of each row's ids, int64[B + 1]. None: the host has to encode the batch
-            with `encode`, for example because of a refused row; some ids may be written already.
+            with `encode`, for example because of a refused row; some ids may already be written.
         """
 
 
 class Engine(Codec, VocabularyHost, DeviceSharing, Protocol):
-    """An engine in this process."""
+    """An engine that computes in this process."""
 
     def take_stage_seconds(self) -> dict[str, list[float]]:
-        """Return the seconds in each stage on a device of the batches timed since the last call."""
+        """Return the seconds per stage on a device, for the batches timed since the last call."""
 
 
 class WithoutDevice:
-    """The `DeviceSharing` of a process without a device, in which no stages are timed."""
+    """The `DeviceSharing` of a process without a device; it times no stages."""
 
     def take_stage_seconds(self) -> dict[str, list[float]]:
-        """Return nothing: there is no device."""
+        """Return no times, as there is no device."""
         return {}
 
     def open_shared(self, handle: bytes, num_bytes: int, device_id: int = 0) -> DeviceMemory | None:
-        """Return None: there is no device."""
+        """Return None, as there is no device."""
         return None
 
     def share_host(self, file: int, offset: int, num_bytes: int) -> SharedMemory | None:
-        """Return None: there is no device."""
+        """Return None, as there is no device."""
         return None
 
     def encode_shared(self, vocabulary: Vocabulary, rows: SharedRows) -> NDArray[np.int64] | None:
-        """Return None: there is no device."""
+        """Return None, as there is no device."""
         return None

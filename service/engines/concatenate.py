@@ -1,6 +1,7 @@
 """Joins the outputs of consecutive parts of a batch into one output.
 
-Where several engines computed them, the joined output names the slowest one. Knows no engine.
+If several engines computed the parts, the joined output names the slowest one. This module depends
+on no engine.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ SLOWEST_LAST = ("gpu", "cpu", "reference")
 
 
 def join_encoded(parts: Sequence[Encoded]) -> Encoded:
-    """Join encoded parts; fill in an array for the parts that lack it.
+    """Join encoded parts; an array that some parts lack is filled in for them.
 
-    A part without `num_tokens` and `kept` was not truncated: all its ids are kept, begin and end
-    tokens included.
+    A part without `num_tokens` and `kept` was not truncated; for it, all ids count as kept,
+    including begin and end tokens.
     """
     if len(parts) == 1:
         return parts[0]
@@ -76,7 +77,7 @@ def _join_offsets(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
 
 
 def _join_errors(parts: Sequence[tuple[int, dict[int, RowError]]]) -> dict[int, RowError]:
-    """Number errors by their row in the whole; each part is its number of rows and its errors."""
+    """Renumber errors by the row in the whole; a part is its number of rows and its errors."""
     errors: dict[int, RowError] = {}
     begin = 0
     for num_rows, part in parts:

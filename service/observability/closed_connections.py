@@ -1,4 +1,4 @@
-"""Counts and logs the connections that the service closes before their client does."""
+"""Counts and logs the connections that the service closes before the client does."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ REASONS = {
 
 
 class ClosedConnections:
-    """The connections that one service has closed, by the reasons in REASONS.
+    """The connections that one service has closed, counted by the reasons in REASONS.
 
     Args:
         metrics: counts the connections.
-        client_addresses: the setting of this name.
+        client_addresses: the setting `client_addresses`.
     """
 
     def __init__(self, metrics: Metrics, client_addresses: str) -> None:
@@ -36,7 +36,7 @@ class ClosedConnections:
         self._address = ""
 
     def note(self, reason: str, address: str) -> None:
-        """Count a connection; log it at once, or together with later ones of the same reason.
+        """Count a connection; log it now, or together with later ones closed for the same reason.
 
         Args:
             reason: a key of REASONS.
@@ -51,7 +51,7 @@ class ClosedConnections:
         self._log(reason)
 
     def _log(self, reason: str) -> None:
-        """Log the connections since the last line; after a period without any, stop."""
+        """Log the connections closed since the last line; stop after a period without any."""
         number = self._unlogged.pop(reason)
         if not number:
             return

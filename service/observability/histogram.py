@@ -1,4 +1,4 @@
-"""A histogram in plain Python numbers, which adds a value in a fraction of a microsecond."""
+"""Defines a histogram of plain Python numbers; adding a value takes less than a microsecond."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Histogram:
-    """The number of values up to each bound and above the last one, and the sum of all values."""
+    """Counts the values up to each bound and above the last one, and sums all values."""
 
     bounds: tuple[float, ...]
     counts: list[int] = field(init=False)
@@ -28,7 +28,7 @@ class Histogram:
         return self
 
     def buckets(self) -> list[tuple[str, float]]:
-        """Return bounds and cumulative counts in the form of Prometheus."""
+        """Return the bounds and cumulative counts in Prometheus's form."""
         rows, running = [], 0
         for bound, count in zip((*self.bounds, float("inf")), self.counts, strict=True):
             running += count

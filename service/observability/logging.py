@@ -1,7 +1,7 @@
-"""Formats log lines as text or JSON, each with the id of its request.
+"""Formats log lines as text or JSON, each with the id of the request.
 
-No line holds an input of a client, only lengths, codes and digests. Of an exception only the type
-and the traceback are written, because its message may quote an input.
+No line contains an input of a client, only lengths, codes and digests. For an exception, only the
+type and the traceback are written, because its message may quote an input.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ def fields(**values: object) -> dict[str, Any]:
 
 
 class QuietFormatter(logging.Formatter):
-    """Formats lines without the messages of exceptions."""
+    """Formats log lines without the messages of exceptions."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Format a line, without the text that another formatter has cached for its exception."""
+        """Format a line; ignore the exception text that another formatter has cached."""
         record.exc_text = None
         try:
             return super().format(record)
@@ -35,7 +35,7 @@ class QuietFormatter(logging.Formatter):
             record.exc_text = None
 
     def formatException(self, ei: Any) -> str:
-        """Format the traceback and the type of an exception, its cause first."""
+        """Format the traceback and the type of an exception, with its cause first."""
         return "".join(_tracebacks(ei[1])).rstrip()
 
 
@@ -93,7 +93,7 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def is_unlogged(record: logging.LogRecord) -> bool:
-    """Return whether the exception of a record is not in the log yet."""
+    """Return whether the exception of a record has not been logged yet."""
     error = record.exc_info[1] if record.exc_info else None
     return not getattr(error, "is_logged", False)
 

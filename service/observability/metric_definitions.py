@@ -32,7 +32,7 @@ STAGE_SECONDS = (
     10,
     30,
 )
-"""The bounds of the histogram of a stage's seconds."""
+"""The bounds of the histograms of stages, in seconds."""
 SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.9, 1)
 
 
@@ -187,7 +187,7 @@ READ: dict[str, Family] = {
 """Gauges by name; their values are read when /metrics is requested."""
 
 HTTP_DURATION = "http_request_duration_seconds"
-"""The name that vLLM's servers, and others of FastAPI, give the time of requests."""
+"""The name of the request duration metric in vLLM and other FastAPI servers."""
 ALIASED: dict[str, Family] = {
     HTTP_DURATION: Family(
         "warptok_request_duration_seconds by the name that vLLM has for it; handler is the route.",
@@ -195,7 +195,7 @@ ALIASED: dict[str, Family] = {
         SECONDS,
     ),
 }
-"""Metrics that repeat others by names of other systems, for dashboards and autoscalers."""
+"""Copies of metrics under the names of other systems, for existing dashboards and autoscalers."""
 
 FAMILIES = COUNTED | READ
 ALWAYS: dict[str, list[tuple[str, ...]]] = {

@@ -1,10 +1,10 @@
-"""Counts events of the service, and gives the counts to Prometheus.
+"""Counts events of the service, and exports the counts to Prometheus.
 
-Counting is in the path of every small request, so it only changes plain Python numbers; a collector
-makes samples of them when /metrics is read.
+Counting is on the path of every small request, so it only changes plain Python numbers; a collector
+converts them to samples when /metrics is read.
 
-Labels are fixed words (route templates, codes, stages) and names of the most used vocabularies and
-keys (usage.py), so their number is bounded whatever clients send.
+Labels are fixed words (route templates, codes, stages) and the names of the most used vocabularies
+and keys (usage.py), so that clients cannot increase their number without bound.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Labels = tuple[str | int, ...]
 
 
 class ByLabels(dict[Labels, Any]):
-    """The numbers or histograms of one metric by label values; absent ones begin at 0."""
+    """The numbers or histograms of one metric by label values; a missing entry starts at 0."""
 
     def __init__(self, bounds: tuple[float, ...] = ()) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class Counts:
     """Counters and histograms of one process.
 
     Args:
-        bounds: the bounds of each metric's histograms; () for a metric that is a plain number.
+        bounds: the bounds of each metric's histograms; () for a metric that is a number.
     """
 
     def __init__(self, bounds: dict[str, tuple[float, ...]]) -> None:
@@ -72,7 +72,7 @@ class Counts:
         return self._metrics[name]
 
     def items(self) -> Iterator[tuple[str, list[tuple[Labels, Any]]]]:
-        """Give every metric and its numbers so far; other threads may go on counting."""
+        """Return all metrics with their current numbers; other threads may count meanwhile."""
         for name, by_labels in self._metrics.items():
             yield name, list(by_labels.items())
 
@@ -104,17 +104,19 @@ class Gauges:
     """Functions that read the values of gauges when /metrics is read; the service sets them.
 
     Attributes:
-        connections: gives the number of open HTTP connections, and their limit.
-        grpc_connections: gives the same of gRPC.
-        queue: gives the bytes and rows that wait or are being encoded.
-        store: gives the free and all bytes of the disk of the store; None: there is no store here.
-        vocabularies: gives the values of the vocabularies that have some; `Metrics.used_names` says
-            which are used.
-        vocabulary_states: gives the number of vocabularies in each state.
-        waiting_chats: gives the number of chats that wait for a process of their templates.
-        chat_cache_bytes: gives the memory that the ids of sections of chats take.
-        stage_seconds: takes the seconds of newly timed batches in each stage on a device.
-        training_jobs: gives the number of jobs by state.
+        connections: returns the number of open HTTP connections, and their limit.
+        grpc_connections: returns the number of open gRPC connections, and their limit.
+        queue: returns the bytes and rows that wait or are being encoded.
+        store: returns the free bytes and the size of the store's disk; None: no store in this
+            process.
+        vocabularies: returns the values of loaded vocabularies; `Metrics.used_names` selects those
+            that are exported.
+        vocabulary_states: returns the number of vocabularies in each state.
+        waiting_chats: returns the number of chats that wait for a process that renders templates.
+        chat_cache_bytes: returns the bytes of the cache of the ids of chat sections.
+        stage_seconds: returns the seconds of each stage on a device, for batches timed since the
+            last call.
+        training_jobs: returns the number of training jobs by state.
     """
 
     connections: Callable[[], tuple[int, int]] | None = None
@@ -134,15 +136,15 @@ class Gauges:
 
 
 class Metrics(Collector):
-    """The counters of one service; its registry belongs to it alone.
+    """The counters of one service, with their own Prometheus registry.
 
     Attributes:
         gauges: functions that read the values of gauges.
         usage: counts answered requests by route, vocabulary and key.
         used_elsewhere: the most used vocabularies of other processes.
-        parse_seconds, queue_seconds, serialize_seconds: histograms of these stages of requests.
-        encode_seconds: histogram of the time of batches in an engine.
-        template_wait_seconds: histogram of the time in which chats wait for a process.
+        parse_seconds, queue_seconds, serialize_seconds: histograms of the seconds of these stages.
+        encode_seconds: histogram of the seconds of batches in an engine.
+        template_wait_seconds: histogram of the seconds that chats wait for a process.
     """
 
     def __init__(self, version: str, max_batch_bytes: int = 1, max_names: int = 20) -> None:
@@ -182,7 +184,7 @@ class Metrics(Collector):
             collector(registry=self.registry)
 
     def count_received(self) -> None:
-        """Count a request whose head was read."""
+        """Count a request, once its head was read."""
         self._received[()] += 1
 
     def used_names(self) -> frozenset[str]:
@@ -190,7 +192,7 @@ class Metrics(Collector):
         return self.used_elsewhere | self.usage.vocabularies.names
 
     def add_stage_time(self, name: str, seconds: float) -> None:
-        """Add the time of a stage of a batch; those of requests have attributes of their own."""
+        """Add the time of a stage of a batch; the stages of requests are separate attributes."""
         self._stages[name,].add(seconds)
 
     def count_batch(
@@ -202,7 +204,7 @@ class Metrics(Collector):
         num_tokens: int,
         seconds: float,
     ) -> None:
-        """Count a batch that an engine ran in some seconds."""
+        """Count a batch, and the seconds that an engine took for it."""
         labels = engine, operation
         self._batches[labels] += 1
         self._bytes[labels] += num_bytes
@@ -236,7 +238,7 @@ class Metrics(Collector):
         self._counts["warptok_chat_section_bytes_total"][result,] += num_bytes
 
     def count_cancelled(self, key: str = "") -> None:
-        """Count a client that disconnected, by its key if it has one."""
+        """Count a client that disconnected, by its API key if it has one."""
         self.usage.count_gone(key)
         self._counts["warptok_requests_cancelled_total"][()] += 1
 
@@ -249,18 +251,18 @@ class Metrics(Collector):
         self._training[outcome].add(seconds)
 
     def add_loop_lag(self, seconds: float, next_at: float = inf) -> None:
-        """Note how late the event loop came to a timer, and the perf_counter time of the next."""
+        """Record the delay of an event loop timer, and the perf_counter time of the next one."""
         self._lag.add(seconds)
         self._timer_at = next_at
 
     def _add_standstill(self) -> None:
-        """Note how late the timer is already; another thread notices that the loop is blocked."""
+        """Record how late the timer already is; called on another thread than the loop's."""
         seconds = perf_counter() - self._timer_at
         if seconds > STANDSTILL_S:
             self._lag.add(seconds)
 
     def exposition(self, accept: str = "") -> tuple[bytes, str]:
-        """Write all metrics, as OpenMetrics if accepted; return the text and its content type."""
+        """Return all metrics as text, as OpenMetrics if accepted, and the content type."""
         if "application/openmetrics-text" in accept:
             content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8"
             text: bytes = openmetrics(self.registry)  # type: ignore[no-untyped-call]
@@ -268,7 +270,7 @@ class Metrics(Collector):
         return generate_latest(self.registry), "text/plain; version=0.0.4; charset=utf-8"
 
     def counts(self) -> Counts:
-        """Copy the counts of this process, including its engine."""
+        """Return a copy of the counts of this process, including its engine."""
         with self._taking:
             for stage, timed in self.gauges.stage_seconds().items():
                 histogram = self._stages[stage,]
@@ -313,7 +315,7 @@ class Metrics(Collector):
             yield _make_gauge(name, values.get(name, []))
 
     def _values(self) -> dict[str, list[tuple[Labels, float]]]:
-        """Read all gauges: label values and number."""
+        """Read all gauges; yield the label values and the number of each."""
         gauges = self.gauges
         status, (queue_bytes, queue_rows) = gauges.engine(), gauges.queue()
         crossover, vocabularies = status.crossover_bytes, gauges.vocabularies()

@@ -1,4 +1,4 @@
-"""Serves /metrics on another port and thread, which answer while the event loop is busy."""
+"""Serves /metrics on a separate port and thread, which answer while the event loop is busy."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ MAX_CONNECTIONS = 16
 def start_metrics(
     metrics: Metrics, processes: Processes | None, host: str, port: int | None
 ) -> WSGIServer | None:
-    """Start the server for metrics if it has a port; call it on the event loop.
+    """Start the metrics server if a port is set; call it on the event loop.
 
     Args:
         metrics: the metrics of this process.
-        processes: the other processes of the service; None: there are none.
+        processes: the other processes of the service; None: a single process.
         host: the address to listen on.
         port: the setting `metrics_port`.
 
@@ -70,7 +70,7 @@ def stop_metrics(server: WSGIServer) -> None:
 
 
 class _Server(ThreadingMixIn, WSGIServer):
-    """A server with a thread for each connection; a new one closes the oldest of too many."""
+    """A server with a thread per connection; above the limit, a new one closes the oldest one."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -101,7 +101,7 @@ class _Server(ThreadingMixIn, WSGIServer):
 
 
 class _Handler(WSGIRequestHandler):
-    """Answers one request, which has to come in time."""
+    """Answers one request, which must arrive before a timeout."""
 
     timeout = IDLE_S
 

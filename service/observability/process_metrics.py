@@ -12,20 +12,20 @@ from prometheus_client.registry import Collector
 from typing_extensions import override
 
 Families = list[tuple[str, str, str, list[tuple[str, dict[str, str], float]]]]
-"""Metrics as values: name, help text, type, and samples with their labels."""
+"""Metrics as plain values: name, help text, type, and samples with labels."""
 
 
 class Processes(Protocol):
     """The other processes of the same service."""
 
     def reasons(self) -> list[str]:
-        """List the reasons of the other processes why this service is not ready."""
+        """Return the reasons of other processes for which the service is not ready."""
 
     async def synchronize(self) -> None:
         """Wait until every process has the current vocabularies."""
 
     async def families(self) -> dict[str, Families]:
-        """Get the metrics of each process by its name, including this one."""
+        """Return the metrics of each process by its name, including this process."""
 
 
 def collect_families(registry: CollectorRegistry) -> Families:
@@ -42,7 +42,7 @@ def collect_families(registry: CollectorRegistry) -> Families:
 
 
 class Joined(Collector):
-    """Joins the metrics of several processes, which the label `process` distinguishes."""
+    """Joins the metrics of several processes; the label `process` distinguishes them."""
 
     def __init__(self, processes: dict[str, Families]) -> None:
         self.joined: dict[str, Metric] = {}
@@ -58,10 +58,10 @@ class Joined(Collector):
 
 
 def exposition(processes: dict[str, Families], accept: str = "") -> tuple[bytes, str]:
-    """Write the metrics of several processes as one text, and give its content type.
+    """Return the metrics of several processes as one text, and its content type.
 
-    Counters are not summed: a restarted process counts from zero, which a reader can only correct
-    in a series of that process alone.
+    Counters are not summed: a restarted process counts from zero, and Prometheus can correct for
+    that only if each process has its own series.
     """
     registry = CollectorRegistry()
     registry.register(Joined(processes))

@@ -1,4 +1,4 @@
-"""Counts, traces and logs every answered request, over HTTP and gRPC alike."""
+"""Counts, traces and logs every answered request, both HTTP and gRPC."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class RequestObserver:
 
     Args:
         metrics: counts the requests.
-        tracer: makes their spans; None: tracing is off.
-        access_log: whether each request has a log line.
-        client_addresses: the setting of this name, for log lines.
+        tracer: makes the spans of requests; None: tracing is off.
+        access_log: whether each request is logged.
+        client_addresses: the setting `client_addresses`, for log lines.
         server_timing: whether answers have a Server-Timing header.
     """
 
@@ -43,25 +43,25 @@ class RequestObserver:
         self.server_timing = server_timing
 
     def answer_headers(self, call: Call) -> Headers:
-        """Make the headers that every answer has."""
+        """Return the headers of every answer."""
         headers = [(b"x-request-id", call.request_id)]
         if self.server_timing:
             headers.append((b"server-timing", format_server_timing(call)))
         return headers
 
     def format_answer_headers(self, call: Call) -> bytes:
-        """Format the headers that every answer has as lines of its head."""
+        """Return the headers of every answer, formatted as lines of an HTTP head."""
         if self.server_timing:
             return b"".join([b"%b: %b\r\n" % header for header in self.answer_headers(call)])
         return b"x-request-id: %b\r\n" % call.request_id
 
     def add_serialize_time(self, call: Call, seconds: float) -> None:
-        """Note how long it took to write an answer, or a part of it."""
+        """Add the time that writing an answer, or a part of it, took."""
         call.times.serialize_s += seconds
         self.metrics.serialize_seconds.add(seconds)
 
     def finish(self, call: Call, route: str, status: int) -> None:
-        """Note that a request has been answered or refused, or that its client has left.
+        """Record that a request was answered or refused, or that its client disconnected.
 
         Args:
             call: the request.
@@ -100,7 +100,7 @@ class RequestObserver:
 
 
 def format_server_timing(call: Call) -> bytes:
-    """Format the stages so far, in milliseconds, as a Server-Timing header."""
+    """Format the finished stages, in milliseconds, as a Server-Timing header."""
     times = call.times
     stages = (times.parse_s * 1e3, times.queue_s * 1e3, times.encode_s * 1e3)
     return b"parse;dur=%.3f, queue;dur=%.3f, encode;dur=%.3f" % stages

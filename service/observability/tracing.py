@@ -1,12 +1,12 @@
-"""Makes OpenTelemetry spans of requests that have ended; needs the extra warptok[tracing].
+"""Makes OpenTelemetry spans of finished requests; needs the extra warptok[tracing].
 
     traceparent of the client ─► span of the request ─┬─ parse
                                                       ├─ queue
                                                       ├─ encode
                                                       └─ serialize
 
-Spans use only times that are measured anyway, so a request that is not sampled costs little. A
-stream's span has the sums of its stages, and no spans of its parts. No span holds an input.
+Spans use only times that are measured anyway, so a request that is not sampled costs little. The
+span of a stream has the sums of its stages, and no spans of its parts. No span contains an input.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STAGES = ("parse", "queue", "encode", "serialize")
 
 
 def make_tracer(settings: Settings) -> Tracer | None:
-    """Make a tracer if the setting `tracing` is on; the OTEL_ variables say where spans go.
+    """Make a tracer if the setting `tracing` is on; the OTEL_ environment variables configure it.
 
     Raises:
         ValueError: the extra is not installed.
@@ -52,11 +52,11 @@ def make_tracer(settings: Settings) -> Tracer | None:
 
 
 class Tracer:
-    """Makes the spans of requests that have ended.
+    """Makes the spans of finished requests.
 
     Args:
-        provider: has the sampler and the exporter.
-        client_addresses: the setting of this name.
+        provider: the provider with the sampler and the exporter.
+        client_addresses: the setting `client_addresses`.
     """
 
     def __init__(self, provider: TracerProvider, client_addresses: str) -> None:
@@ -72,7 +72,7 @@ class Tracer:
         self._inside = set_span_in_context
 
     def record(self, call: Call, route: str, status: int) -> None:
-        """Make the spans of a request that has just ended."""
+        """Make the spans of a request that has just finished."""
         times, now = call.times, perf_counter()
         origin = time.time_ns() - int(now * 1e9)  # Of perf_counter's time.
         span = self._tracer.start_span(
@@ -94,7 +94,7 @@ class Tracer:
         span.end(origin + int(now * 1e9))
 
     def _client_attributes(self, call: Call) -> dict[str, str]:
-        """Make the attributes that say who sends a request, and for which vocabulary."""
+        """Return the attributes that name a request's client and vocabulary."""
         named = {
             "client.address": format_address(call.address, self._client_addresses),
             "warptok.key": call.key,
@@ -103,7 +103,7 @@ class Tracer:
         return {name: value for name, value in named.items() if value}
 
     def close(self) -> None:
-        """Send the remaining spans."""
+        """Export the remaining spans."""
         self._provider.shutdown()
 
 
@@ -124,7 +124,7 @@ def _attributes(call: Call, route: str, status: int) -> dict[str, Any]:
 
 
 def _stages(times: Times, now: float) -> Iterator[tuple[str, float, float]]:
-    """Give each stage of a request that is not a stream, with its perf_counter times.
+    """Yield each stage of a request that is not a stream, with its perf_counter begin and end.
 
     The times are clipped to the request, as sums of separate measurements may exceed it.
     """

@@ -1,9 +1,9 @@
-"""Counts answered requests by route, by vocabulary and by the key of the client.
+"""Counts answered requests by route, by vocabulary and by the client's API key.
 
 There may be many vocabularies and keys. Only the most used ones are counted by name, and all others
-together as OTHER. So the number of series is bounded, and a name without requests has none.
+together as OTHER. So the number of series is bounded, and an unused name has no series.
 
-Counting a request is one look-up by all of its labels; sums are made when /metrics is read.
+Counting a request takes one look-up by all of its labels; sums are computed when /metrics is read.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Answers:
     """Answered requests with the same labels.
 
     Attributes:
-        durations: the seconds that they took.
-        num_bytes: the size of their work items in the queue.
+        durations: a histogram of the seconds that the requests took.
+        num_bytes: the total size of their work items in the queue.
     """
 
     durations: Histogram = field(default_factory=lambda: Histogram(SECONDS))
@@ -37,7 +37,7 @@ class Answers:
 
     @property
     def num_requests(self) -> int:
-        """Their number."""
+        """The number of these requests."""
         return sum(self.durations.counts)
 
     def __iadd__(self, other: Answers) -> Answers:
@@ -47,7 +47,7 @@ class Answers:
 
 
 class Labels(NamedTuple):
-    """The labels of an answered request; the key and the vocabulary are "" if it has none."""
+    """The labels of an answered request; "" for a missing key or vocabulary."""
 
     route: str
     status: int
@@ -58,14 +58,14 @@ class Labels(NamedTuple):
 class MostUsed:
     """The most used names of one kind.
 
-    At first the names that come first are the most used ones. Later a name replaces the least used
-    of them if it had MORE_USED times as many requests since the last choice.
+    The first names fill the list. Later a name replaces the least used one in the list if it had
+    MORE_USED times as many requests since the last choice.
 
     Args:
-        limit: the most names.
+        limit: the largest number of names.
 
     Attributes:
-        names: the most used names.
+        names: the currently listed names.
     """
 
     def __init__(self, limit: int) -> None:
@@ -85,10 +85,10 @@ class MostUsed:
         return OTHER
 
     def choose(self, requests: Mapping[str, int]) -> set[str]:
-        """Choose the most used names anew; return those that are replaced.
+        """Choose the most used names again; return the names that were replaced.
 
         Args:
-            requests: the number of requests so far of each of the most used names.
+            requests: the total number of requests of each listed name.
         """
         recent = {name: requests.get(name, 0) - self._before.get(name, 0) for name in self.names}
         for other, number in self._others.most_common(self._limit):
@@ -108,10 +108,10 @@ class Usage:
     """The answered requests of one process.
 
     Args:
-        max_names: the most vocabularies, and the most keys, that are counted by name.
+        max_names: how many vocabularies, and how many keys, are counted by name.
 
     Attributes:
-        keys, vocabularies: the most used ones.
+        keys, vocabularies: the most used keys and vocabularies.
     """
 
     def __init__(self, max_names: int) -> None:
@@ -135,7 +135,7 @@ class Usage:
         answers.num_bytes += num_bytes
 
     def _find(self, names: Labels) -> Answers:
-        """Find the counts of a request whose names are new, or not among the most used ones."""
+        """Return the counts for a request whose names are new, or not among the most used ones."""
         if perf_counter() - self._chosen_at > PERIOD_S:
             self.choose()
         labels = names._replace(
@@ -144,12 +144,12 @@ class Usage:
         return self._answers.setdefault(labels, Answers())
 
     def count_gone(self, key: str) -> None:
-        """Count a request whose client left before the answer."""
+        """Count a request whose client disconnected before the answer."""
         if key:
             self._gone[self.keys.label(key)] += 1
 
     def choose(self) -> None:
-        """Choose the most used names anew; requests of replaced ones count as without a name."""
+        """Choose the most used names again; requests of replaced names lose their name."""
         by_key: Counter[str] = Counter()
         by_vocabulary: Counter[str] = Counter()
         for labels, answers in self.items():
@@ -170,9 +170,9 @@ class Usage:
         self._chosen_at = perf_counter()
 
     def items(self) -> list[tuple[Labels, Answers]]:
-        """Return the answers by their labels; other threads may go on counting."""
+        """Return the answers by their labels; other threads may count meanwhile."""
         return [(Labels(*labels), answers) for labels, answers in list(self._answers.items())]
 
     def gone(self) -> dict[str, int]:
-        """Return the number of clients that left, by key."""
+        """Return the number of clients that disconnected before the answer, by key."""
         return dict(self._gone)

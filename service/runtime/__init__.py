@@ -1,13 +1,12 @@
-"""Memory, the allocator, files and extensions of a process, as the service sets them up.
+"""Sets up memory, the allocator, files and extensions of a process.
 
-`memory_pool` lends the memory of large arrays again after they are released; `malloc` tells glibc
-to keep freed memory; `atomic_files` writes files that a crash leaves either old or new;
-`file_limits` divides the files that a process may open; `unix_sockets` prepares their paths;
-`extensions` says which C++ extensions are not built; `tcp_connections` counts the connections of a
-port.
+`memory_pool` reuses the memory of released large arrays; `malloc` configures glibc to keep freed
+memory; `atomic_files` replaces files atomically; `file_limits` divides the file descriptors of a
+process; `unix_sockets` prepares the paths of sockets; `extensions` reports missing C++ extensions;
+`tcp_connections` counts the connections of a port.
 
 Called by the engines, the registry, training, and the start of every process.
 
-Nothing here knows what a token, a request or a vocabulary is. Importing a module changes nothing
-in the process; only calling its functions does.
+This package does not depend on tokens, requests or vocabularies. Importing a module does not change
+the process; only calling its functions does.
 """

@@ -1,4 +1,4 @@
-"""Writes files so that a crash leaves either the old or the new one."""
+"""Replaces files atomically: after a crash, either the old or the new file exists."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PARTIAL = ".partial"  # A file of that name is what a process that was killed ha
 
 
 class FileVersion(NamedTuple):
-    """Tells a file from those that were or will be renamed to its place."""
+    """Identifies one version of a file, which changes when another file is renamed to its path."""
 
     inode: int
     changed_ns: int
@@ -23,25 +23,25 @@ class FileVersion(NamedTuple):
 
     @classmethod
     def of(cls, status: os.stat_result) -> FileVersion:
-        """Make the version of a file from its status."""
+        """Make the version of a file from its stat result."""
         return cls(status.st_ino, status.st_mtime_ns, status.st_size)
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Files by name in one folder; without a folder nothing is stored.
+    """Stores files by name in one folder; without a folder it stores nothing.
 
-    A slash in a name is %2F in the name of the file.
+    A slash in a name is stored as %2F.
     """
 
     folder: Path | None
 
     def path(self, name: str) -> Path | None:
-        """Get the path of a file, which need not exist; None without a folder."""
+        """Return the path of a file, which need not exist; None without a folder."""
         return None if self.folder is None else self.folder / name.replace("/", SLASH)
 
     def disk_bytes(self) -> tuple[int, int] | None:
-        """Return the free and all bytes of the disk; None without a folder, or if it is gone."""
+        """Return the free bytes and the size of the disk; None if there is no folder."""
         if self.folder is None:
             return None
         try:
@@ -51,7 +51,7 @@ class Store:
         return disk.free, disk.total
 
     def write(self, name: str, content: bytes) -> FileVersion | None:
-        """Write a file so that a crash leaves either the old or the new one, whole.
+        """Write a file atomically: a crash leaves either the complete old file or the new one.
 
         Returns:
             The version of the new file; None without a folder.
@@ -77,7 +77,7 @@ class Store:
             (self.folder / name.replace("/", SLASH)).unlink(missing_ok=True)
 
     def files(self, suffix: str) -> Iterator[tuple[str, Path]]:
-        """List the files with a suffix: their names without it, and their paths."""
+        """List the files with a suffix: the name without the suffix, and the path of each."""
         if self.folder is None:
             return
         for path in sorted(self.folder.glob("*" + suffix)):

@@ -1,4 +1,4 @@
-"""Lets processes that this one starts import the same packages."""
+"""Makes the environment with which child processes import the same packages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ INSTALLED = ("site-packages", "dist-packages")
 def child_environment() -> dict[str, str]:
     """Return the environment for a process of `python -m service...`.
 
-    A checkout that is not installed may be in `sys.path` alone, which such a process does not get.
+    A checkout that is not installed may only be in `sys.path`, which a child process does not
+    inherit.
     """
     environment = dict(os.environ)
     is_checkout = any(Path(path).resolve() == ROOT for path in sys.path)

@@ -1,6 +1,6 @@
-"""The C++ extensions of this installation, and the functions that are slower without them.
+"""Lists the C++ extensions of this installation, and the functions that are slower without them.
 
-An installation without a compiler goes on without them: the service gives the same ids.
+An installation without a compiler works without them; the ids are the same.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ HOW = (
     "install g++ and Python's headers, then install warptok again (in a checkout: "
     "`.venv/bin/pip install -e .`)"
 )
-"""How an installation gets its extensions."""
+"""Advice on how to install the extensions."""
 
 
 class Extension(NamedTuple):
-    """A C++ extension, and the consequence of its absence."""
+    """A C++ extension, and what is slower without it."""
 
     module: str
     name: str
@@ -77,7 +77,7 @@ def is_built(extension: Extension) -> bool:
 
 
 def describe_missing(uses_gpu: bool) -> str:
-    """Return a line that lists what is slower without the missing extensions, and the remedy.
+    """Describe in one line what is slower without the missing extensions, and how to install them.
 
     "" if none is missing.
 

@@ -1,4 +1,4 @@
-"""Divides the files that a process may open among its connections and everything else."""
+"""Divides the file descriptors of a process between its connections and everything else."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GRPC_PARTS = 4  # With HTTP in the same process gRPC gets one of so many parts.
 
 
 def raise_file_limit() -> None:
-    """Raise the number of files that this process may open, as far as the system allows."""
+    """Raise the limit of open files of this process as far as the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = WANTED_FILES if hard == resource.RLIM_INFINITY else min(hard, WANTED_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -23,7 +23,7 @@ def raise_file_limit() -> None:
 
 
 def limit_http_connections(settings: Settings) -> int:
-    """Compute the most HTTP connections of this process, without those for probes.
+    """Return the largest number of HTTP connections of this process, not counting probes.
 
     Each of several front ends gets its share of `max_connections`.
     """
@@ -35,7 +35,7 @@ def limit_http_connections(settings: Settings) -> int:
 
 
 def limit_grpc_connections(settings: Settings) -> int:
-    """Compute the most gRPC connections of this process."""
+    """Return the largest number of gRPC connections of this process."""
     files = _count_free_files()
     if not settings.frontends:
         files //= GRPC_PARTS
@@ -43,7 +43,7 @@ def limit_grpc_connections(settings: Settings) -> int:
 
 
 def _count_free_files() -> int:
-    """Count the files that this process may still open for connections."""
+    """Return the number of files that this process may still open for connections."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         soft = WANTED_FILES

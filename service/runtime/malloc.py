@@ -1,4 +1,4 @@
-"""Sets up glibc's malloc to keep the memory of large arrays instead of returning it at once.
+"""Configures glibc's malloc to keep the memory of large arrays instead of returning it at once.
 
 By default every array above 128 KiB is mapped anew, and the system clears each of its pages at the
 first access, which slows down streams of such arrays.
@@ -22,7 +22,7 @@ MAPPED_FROM_BYTES = 32 << 20  # Larger blocks are returned at once; this is glib
 
 
 def keep_large_blocks() -> None:
-    """Set malloc's thresholds; without glibc nothing changes."""
+    """Set malloc's thresholds; do nothing without glibc."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
@@ -35,7 +35,7 @@ def keep_large_blocks() -> None:
 
 
 def give_back() -> None:
-    """Return free memory between used blocks to the system; releases Python's lock meanwhile.
+    """Return free memory between used blocks to the system; Python's lock is released meanwhile.
 
     Small blocks with a long life lie between large ones with a short life, so without this the heap
     grows and never shrinks.

@@ -1,4 +1,4 @@
-"""Lends memory for large arrays, and lends it again when nothing refers to it any more.
+"""Lends memory for large arrays, and reuses it when nothing refers to it any more.
 
     take ──► block ──► arrays, views of them, an answer that is sent
       ▲                          │ the last reference goes, in any thread
@@ -6,7 +6,7 @@
                   └─ above kept_bytes ──► returned to the system by a thread of the pool
 
 A fresh block costs a page fault for each of its pages. Unmapping a block in the finalizer would
-hold Python's lock for milliseconds, in which no other request could proceed.
+hold Python's lock for milliseconds and block all other requests.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 Bytes = NDArray[np.uint8]
 Take = Callable[[int], Bytes]
-"""Allocates a uint8 array of at least a number of bytes, not cleared."""
+"""Allocates a uint8 array of at least the given number of bytes, without clearing it."""
 SMALLEST_BYTES = 1 << 20
 KEPT_BYTES = 256 << 20
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -33,7 +33,7 @@ _libc.madvise.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
 
 
 class MemoryPool:
-    """Blocks of four sizes between a power of two and the next.
+    """A pool of blocks, with four block sizes per power of two.
 
     Args:
         kept_bytes: the most bytes of free blocks; blocks above that are returned to the system.
@@ -42,7 +42,7 @@ class MemoryPool:
     Attributes:
         free_bytes: the size of all blocks that are not lent.
         mapped_bytes: the size of all blocks.
-        num_mapped: the number of blocks that were ever taken from the system.
+        num_mapped: the number of blocks that the pool has ever mapped.
     """
 
     def __init__(self, kept_bytes: int = KEPT_BYTES, smallest: int = SMALLEST_BYTES) -> None:
@@ -58,7 +58,7 @@ class MemoryPool:
         self._thread: Thread | None = None
 
     def take(self, num_bytes: int) -> Bytes:
-        """Lend uint8[num_bytes] or more, not cleared, until nothing refers to its memory."""
+        """Lend at least uint8[num_bytes], not cleared, until nothing refers to the memory."""
         if num_bytes < self._smallest:
             return np.empty(num_bytes, np.uint8)
         # A multiple of the page size, as a block has at least sixteen pages.
@@ -86,7 +86,7 @@ class MemoryPool:
             self._calls.put(True)
 
     def _collect(self) -> None:
-        """Free the blocks that finalizers have returned since the last call."""
+        """Move the blocks that finalizers have returned since the last call to the free blocks."""
         while self._returned:
             block = self._returned.popleft()
             address = int(block.__array_interface__["data"][0])
@@ -94,7 +94,7 @@ class MemoryPool:
             self.free_bytes += len(block)
 
     def _run(self) -> None:
-        """Return free blocks to the system whenever a finalizer requests it."""
+        """Run the thread that returns free blocks to the system when a finalizer requests it."""
         while self._calls.get():
             self._give_back()
         self._give_back()
@@ -129,7 +129,7 @@ class MemoryPool:
             return block
 
     def close(self) -> None:
-        """Return free blocks to the system, and keep none from now on."""
+        """Return all free blocks to the system, and keep no free blocks from now on."""
         with self._changing:
             self.kept_bytes, thread, self._thread = 0, self._thread, None
         if thread is not None:
@@ -156,8 +156,8 @@ class GrowableArray:
 
     Args:
         dtype: the type of its elements.
-        take: provides memory.
-        shape: the shape of an element.
+        take: allocates memory.
+        shape: the shape of one element.
     """
 
     def __init__(self, dtype: np.dtype[Any], take: Take, shape: tuple[int, ...] = ()) -> None:
@@ -167,7 +167,7 @@ class GrowableArray:
 
     @property
     def array(self) -> NDArray[Any]:
-        """A view of the elements that were added."""
+        """Return a view of all elements added so far."""
         return self._array[: self.size]
 
     def extend(self, num: int, expected: int) -> NDArray[Any]:
@@ -175,7 +175,7 @@ class GrowableArray:
 
         Args:
             num: the number of elements to add.
-            expected: the likely number of elements in the end; a wrong one costs only copies.
+            expected: the expected final number of elements; a wrong estimate only causes copies.
         """
         begin, self.size = self.size, self.size + num
         if self.size > len(self._array):

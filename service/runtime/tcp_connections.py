@@ -1,4 +1,4 @@
-"""Counts the open connections of a port from Linux's table, for libraries without a count."""
+"""Counts a port's open connections in Linux's table, for libraries that do not count them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ESTABLISHED = "01"
 
 
 def count_connections(port: int) -> int:
-    """Count the connections that clients have made to a port, accepted or not."""
+    """Count the connections of clients to a port, whether accepted or not."""
     line = re.compile(rf":{port:04X} [0-9A-F]+:[0-9A-F]{{4}} {ESTABLISHED} ".encode())
     count = 0
     for table in TABLES:

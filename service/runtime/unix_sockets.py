@@ -1,7 +1,7 @@
 """Prepares the paths of Unix sockets.
 
-A Unix socket is a file, which stays when its process is killed. So a socket on which nobody listens
-is replaced.
+A Unix socket is a file, which remains when its process is killed. So a socket on which no process
+listens is replaced.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from service.core.settings import PREFIX, Settings
 
 
 def find_unix_problem(path: Path) -> str:
-    """Return why a Unix socket cannot be made at a path; "" if nothing is in its way there."""
+    """Return why a Unix socket cannot be created at a path; "" if it can."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as trial:
         trial.connect(str(path))
         return "another program listens there"
@@ -30,14 +30,14 @@ def find_unix_problem(path: Path) -> str:
 
 
 def prepare_unix_path(path: Path, setting: str) -> None:
-    """Remove the socket of a process that has ended.
+    """Remove the socket that an ended process left at a path.
 
     Args:
-        path: the path at which a socket will be made.
-        setting: the setting that has it, for the message.
+        path: the path at which a socket will be created.
+        setting: the name of the setting with this path, for the message.
 
     Raises:
-        ValueError: a socket cannot be made there.
+        ValueError: a socket cannot be created at the path.
     """
     problem = find_unix_problem(path)
     try:

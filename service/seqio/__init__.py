@@ -1,12 +1,13 @@
-"""Reads named texts out of FASTA, FASTQ and text files, packed by gzip or not.
+"""Reads named texts from FASTA, FASTQ and text files, plain or gzip.
 
-`reader` is the entry point: it detects the format, unpacks, and gives records or batches. `fasta`,
-`fastq` and `bgzf` parse one format each; `sequence_checks` refuses bytes that are no bases;
-`corpus` collects the sequences that a training learns from; `mtdna_dataset` reads a data set for
-torch, and is the only module here that needs it.
+`reader` is the entry point: it detects the format, decompresses, and returns records or batches.
+`fasta`, `fastq` and `bgzf` parse one format each; `sequence_checks` refuses bytes that are not
+bases; `corpus` reads the sequences for a training; `mtdna_dataset` reads a data set for torch, and
+is the only module that needs torch.
 
 Called by the command line, by training, and by the routes whose bodies are FASTA.
 
-Memory stays bounded for files of any size, except where one text is longer than a batch. Nothing
-here imports another folder of the service, and a damaged file raises an error that names its place.
+Memory is bounded for files of any size, unless one text is longer than a batch. This package
+imports no other package of the service. A damaged file raises an error that names the place of the
+damage.
 """

@@ -1,9 +1,9 @@
-"""Detects block gzip (BGZF, .bgz) that was cut off.
+"""Detects truncated block gzip (BGZF, .bgz).
 
-A BGZF file that was cut between two blocks is still valid gzip, and may still be valid FASTA. So
-BGZF ends with an empty block. Some programs, such as Illumina's bcl2fastq, leave that block out;
-they write FASTQ, where a cut nearly always falls inside a record. Therefore FASTQ without the
-marker is read with a warning, and anything else without it is refused.
+A BGZF file that was truncated between two blocks is still valid gzip, and may still be valid FASTA.
+So BGZF ends with an empty block as a marker. Some programs, such as Illumina's bcl2fastq, omit it;
+they write FASTQ, which nearly always shows a truncation by an incomplete record. Therefore FASTQ
+without the marker is read with a warning, and other content without it is refused.
 
     a block:  header, 18 bytes, the last two its size - 1 | deflate | checksum and length, 8 bytes
 """
@@ -26,7 +26,7 @@ CUT = f"{MESSAGE}: it was cut off, or its writer omits that block"
 
 
 class BgzfChecker:
-    """Follows a gzip stream from block to block without unpacking it."""
+    """Follows a gzip stream from block to block without decompressing it."""
 
     def __init__(self) -> None:
         self._is_bgzf = True  # Until a header says otherwise.
@@ -35,7 +35,7 @@ class BgzfChecker:
         self._remaining = 0  # Bytes of the last block that have not come.
 
     def add(self, data: bytes | memoryview) -> None:
-        """Follow the next bytes of the stream."""
+        """Process the next bytes of the stream."""
         place = 0
         while self._is_bgzf and place < len(data):
             if self._remaining:
@@ -62,7 +62,7 @@ class BgzfChecker:
         """Check the end marker; called at the end of the stream.
 
         Args:
-            begin: the first byte of the unpacked content.
+            begin: the first byte of the decompressed content.
             name: the name of the stream in a warning.
 
         Raises:
@@ -78,14 +78,14 @@ class BgzfChecker:
 
 
 class UnpackedGzip(io.RawIOBase):
-    """Unpacks a gzip file while it is read.
+    """A readable stream that decompresses a gzip file.
 
     Args:
-        file: the packed file.
+        file: the compressed file.
         name: the name of the file in a warning.
 
     Reading raises EOFError, gzip.BadGzipFile, zlib.error or isal_zlib.error if the file is damaged
-    or ends too early.
+    or truncated.
     """
 
     def __init__(self, file: BinaryIO, name: str) -> None:
@@ -101,7 +101,7 @@ class UnpackedGzip(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Unpack the next bytes into a buffer; return how many, 0 at the end."""
+        """Decompress the next bytes into a buffer; return their number, 0 at the end."""
         size: int = self._unpacked.readinto(buffer)
         self._begin = self._begin or bytes(buffer[: min(size, 1)])
         if not size:
@@ -110,7 +110,7 @@ class UnpackedGzip(io.RawIOBase):
 
 
 class _WatchedFile(io.RawIOBase):
-    """Reads a packed file and shows each byte to a BgzfChecker."""
+    """Reads a compressed file and passes each byte to a BgzfChecker as well."""
 
     def __init__(self, file: BinaryIO, blocks: BgzfChecker) -> None:
         super().__init__()

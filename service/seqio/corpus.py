@@ -1,4 +1,4 @@
-"""Reads files into a corpus, for trainings and for reports on motifs."""
+"""Reads files into a corpus for trainings and motif reports."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def read_corpus(
     """Read the sequences of some files into memory.
 
     Args:
-        paths: FASTA, FASTQ or text, gzip or not; none means stdin.
+        paths: FASTA, FASTQ or text files, plain or gzip; an empty list means stdin.
         reading: as for `reader.read_records`.
-        upper: make all letters upper case.
-        spell: "T": write every U as T; "U": write every T as U; both in upper and lower case.
-        max_letters: the most letters that the unpacked files may hold; None: any number.
+        upper: convert all letters to upper case.
+        spell: "T": replace every U by T; "U": replace every T by U; in upper and lower case.
+        max_letters: the most letters that the decompressed files may contain; None: no limit.
 
     Raises:
         OSError, ValueError, BadRecords: as `reader.read_records`.
-        VocabularyError: a letter is not ASCII, a line ends inside a sequence, or there are more
+        VocabularyError: a letter is not ASCII, a sequence contains a line end, or there are more
             than max_letters.
     """
     names: list[str] = []

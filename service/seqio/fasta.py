@@ -1,13 +1,13 @@
-"""Parses FASTA in chunks, so that no record needs to be in memory whole.
+"""Parses FASTA in chunks, so that no whole record needs to be in memory.
 
     bytes ─► whole lines ─► ">" at the start of a line ─► a name
                          └► everything else ─► bases, without line ends
 
-Lines end with LF, CR LF or CR, as dnaio has it; a test compares the two. Empty lines and lines that
-begin with "#" are skipped, and lines that begin with ";" before the first name. Names are UTF-8, or
-Latin-1 where they are not valid UTF-8; dnaio accepts only ASCII. White space is never part of a
-sequence. Data that hold only letters and line ends are parsed many lines at a time, everything else
-line by line.
+Lines end with LF, CR LF or CR, as in dnaio; a test compares the two. Empty lines and lines that
+begin with "#" are skipped, as are lines that begin with ";" before the first name. Names are
+decoded as UTF-8, or as Latin-1 if they are not valid UTF-8; dnaio accepts only ASCII. White space
+is never part of a sequence. Data that contain only letters and line ends are parsed many lines at a
+time, all other data line by line.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ WHITE = b" \t\n\r\v\f\x1c\x1d\x1e\x1f"  # What str.isspace accepts of ASCII.
 MAX_TOKEN_BYTES = 64  # The longest special token, such as <mask>, that is never cut.
 
 Name = str
-"""The name of a record; its bases follow as bytes, until the next name."""
+"""The name of a record. The items after it are its bases as bytes, up to the next name."""
 
 
 def fasta_pieces(read: Callable[[int], Any], first: bytes = b"") -> Iterator[Name | bytes]:
-    """Read the names and bases of a file while they arrive.
+    """Yield the names and bases of a file as they are read.
 
     Args:
-        read: returns at most the given number of bytes, and none at the end.
-        first: bytes that were already read from the file.
+        read: returns at most the given number of bytes, and b"" at the end.
+        first: bytes that have already been read from the file.
 
     Raises:
-        ValueError: a sequence holds a byte that is not a base, bases come before the first name, or
+        ValueError: a sequence contains a byte that is not a base, bases precede the first name, or
             a header is longer than MAX_HEADER_BYTES.
     """
     parser = _Parser(first)
@@ -45,7 +45,7 @@ def fasta_pieces(read: Callable[[int], Any], first: bytes = b"") -> Iterator[Nam
 
 
 class _Parser:
-    """Holds the bytes that were read and not yet returned, and their place in a record."""
+    """Stores bytes that have been read and not yet returned, and their position in a record."""
 
     def __init__(self, rest: bytes) -> None:
         self._rest = rest
@@ -54,7 +54,7 @@ class _Parser:
         self._number = 0  # The number of the record, from 1.
 
     def add(self, data: bytes) -> Iterator[Name | bytes]:
-        """Parse the next bytes of the file; those of a line that has not ended are kept."""
+        """Parse the next bytes of the file; store an incomplete last line for the next call."""
         data = self._rest + data
         # A CR at the end may belong to an LF that has not arrived.
         end = max(data.rfind(b"\n"), data.rfind(b"\r", 0, len(data) - 1)) + 1
@@ -68,7 +68,7 @@ class _Parser:
         yield from self._whole_lines(self._rest)
 
     def _start_of_long_line(self) -> Iterator[bytes]:
-        """Return bases of a long line that has not ended; white space at its end stays."""
+        """Return bases of a long incomplete line; trailing white space is stored."""
         if not self._in_line:
             self._rest = self._rest.lstrip(WHITE)
             if self._rest.startswith((b">", b"#")):
@@ -130,7 +130,7 @@ class _Parser:
                 yield bases.replace(b"\n", b"")
 
     def _bases(self, data: bytes) -> Iterator[Name | bytes]:
-        """Parse lines of bases, many at a time if possible; white space may precede a header."""
+        """Parse lines of bases, many at a time if possible; a header may follow white space."""
         joined = data.replace(b"\n", b"")
         if b"\r" in joined:
             if joined.count(b"\r") != data.count(b"\r\n"):
@@ -164,14 +164,14 @@ class _Parser:
         return _name(text.strip()[1:])
 
     def _check_place(self, part: bytes) -> None:
-        """Raise ValueError if bases come before the first name, or are not ASCII."""
+        """Raise ValueError if bases precede the first name or are not ASCII."""
         if not self._has_name:
             raise ValueError("bases come before the first '>'")
         if not part.isascii():
             raise BadRecord("a sequence is not ASCII", self._number)
 
     def _check_bases(self, part: bytes) -> bytes:
-        """Check bytes that may hold more than bases, and return them without white space."""
+        """Check bytes that may contain more than bases, and return them without white space."""
         self._check_place(part)
         try:
             return check_bases(part)
@@ -185,7 +185,7 @@ def _name(header: str) -> Name:
 
 
 def _next_header(data: bytes, begin: int) -> int:
-    """Find the next header line from `begin`, the start of a line; without one, return the end."""
+    """Return where the next header line begins, at or after `begin`; without one, the end."""
     place = data.find(b">", begin)
     while place > begin and data[place - 1] not in b"\r\n":
         place = data.find(b">", place + 1)

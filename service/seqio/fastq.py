@@ -1,8 +1,9 @@
-"""Reads FASTQ: by dnaio, and records over several lines, which dnaio refuses, line by line.
+"""Reads FASTQ with dnaio, and line by line from the first multi-line record, which dnaio refuses.
 
-Blank lines at the end of a file are left out; dnaio alone would refuse them, too. From the first
-record that dnaio refuses, the file is read by lines: a sequence ends at the line that begins with
-"+", and its qualities end when they are as long, because a line of them may begin with "@".
+Blank lines at the end of a file are skipped; dnaio alone would refuse them. From the first record
+that dnaio refuses, the file is read line by line: a sequence ends at a line that begins with "+",
+and its qualities end when they are as long as the sequence, because a line of qualities may begin
+with "@".
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ try:
 except ModuleNotFoundError:  # `read_fastq` says so.
 
     class FastqError(Exception):  # type: ignore[no-redef]
-        """Stands for dnaio's error where dnaio is not installed."""
+        """Replaces dnaio's error class if dnaio is not installed."""
 
 
 LINE_ENDS = b"\r\n"
@@ -34,7 +35,7 @@ LINES = 4  # Of a record that dnaio reads.
 
 
 class RecordTooLong(ValueError):
-    """A record over several lines has more bytes than the reader may hold."""
+    """A multi-line record has more bytes than the reader may store."""
 
     def __init__(self, num_bytes: int) -> None:
         super().__init__(f"a record has at least {num_bytes} bytes")
@@ -47,13 +48,13 @@ def read_fastq(file: BinaryIO, max_bytes: int | None = None) -> Iterator[tuple[s
     A name ends at the first white space. The file is closed at its end.
 
     Args:
-        file: the file, unpacked.
-        max_bytes: the most bytes of a sequence over several lines; None: any number.
+        file: the decompressed file.
+        max_bytes: the most bytes of a multi-line sequence; None: no limit.
 
     Raises:
         NotInstalled: dnaio is not installed.
         BadRecord: a record is damaged.
-        RecordTooLong: a sequence over several lines has more than `max_bytes`.
+        RecordTooLong: a multi-line sequence has more than `max_bytes`.
     """
     check_installed("FASTQ files", "dna")
     unread = _UnreadLines(file)
@@ -83,7 +84,7 @@ def _read_by_lines(lines: _Lines, error: FastqError) -> Iterator[tuple[str, str]
     """Read records of any number of lines.
 
     Raises:
-        FastqError: a record is damaged; of the first one the error is `error`.
+        FastqError: a record is damaged; for the first record, `error` is raised instead.
         RecordTooLong: a sequence is too long.
     """
     if error.line is None:  # Bytes that are not ASCII.
@@ -104,9 +105,9 @@ class _Lines:
 
     Args:
         file: the file.
-        begin: bytes that were already read from it.
-        number: the number of lines before them.
-        max_bytes: the most bytes of a sequence; None: any number.
+        begin: bytes that have already been read from the file.
+        number: the number of lines before `begin`.
+        max_bytes: the most bytes of a sequence; None: no limit.
     """
 
     def __init__(self, file: BinaryIO, begin: bytes, number: int, max_bytes: int | None) -> None:
@@ -119,7 +120,7 @@ class _Lines:
         """Read the name and the sequence of the next record; None if only blank lines follow.
 
         Raises:
-            FastqError: it is damaged.
+            FastqError: the record is damaged.
             RecordTooLong: its sequence is too long.
         """
         header = self._next_line()
@@ -134,7 +135,7 @@ class _Lines:
         return words[0] if words else "", _decode(sequence)
 
     def _read_sequence(self, title: bytes) -> bytes:
-        """Read a sequence and the line behind it, which may repeat the title."""
+        """Read a sequence and the "+" line after it, which may repeat the title."""
         parts: list[bytes] = []
         num_bytes = 0
         while not (line := self._next_line()).startswith(b"+"):
@@ -149,7 +150,7 @@ class _Lines:
         return b"".join(parts)
 
     def _skip_qualities(self, num_bases: int) -> None:
-        """Read the qualities of a sequence, a line at least."""
+        """Read the qualities of a sequence, which take at least one line."""
         num_qualities = 0
         while line := self._next_line():
             num_qualities += len(line.rstrip(LINE_ENDS))
@@ -161,7 +162,7 @@ class _Lines:
             raise self._error("Length of sequence and qualities differ")
 
     def _has_text(self) -> bool:
-        """Read blank lines; return whether the file goes on behind MAX_BLANK_BYTES of them."""
+        """Read blank lines, at most MAX_BLANK_BYTES; return whether other bytes follow."""
         num_bytes = 0
         while line := self._next_line():
             num_bytes += len(line)
@@ -182,7 +183,7 @@ def _decode(line: bytes) -> str:
     """Decode a line of ASCII.
 
     Raises:
-        FastqError: it is something else.
+        FastqError: the line is not ASCII.
     """
     try:
         return line.decode("ascii")
@@ -191,18 +192,18 @@ def _decode(line: bytes) -> str:
 
 
 class _UnreadLines:
-    """Reads a file without the blank lines behind its last record.
+    """Reads a file without the blank lines after the last record.
 
-    Line ends are held back until other bytes follow. At the end of the file they are returned one
-    by one until one of them ends a record; the remaining ones are blank lines. Only the reader can
-    tell, because a record without bases ends with a blank line of its own.
+    Line ends are stored until other bytes follow. At the end of the file they are returned one by
+    one until one of them completes a record; the remaining ones are blank lines. Only dnaio's
+    record count shows which these are, because a record without bases itself ends with a blank
+    line.
 
-    Bytes that dnaio has not parsed yet are kept: they are in its buffer, whose free bytes it asks
-        to
-    fill.
+    The object also stores the bytes that dnaio has read but not parsed yet. Their number follows
+    from the free bytes of dnaio's buffer, which are the size that it requests.
 
     Attributes:
-        reader: the reader that dnaio made of this object, which counts the records; None at first.
+        reader: the dnaio reader that reads this object and counts the records; None at first.
     """
 
     def __init__(self, file: BinaryIO) -> None:
@@ -217,7 +218,7 @@ class _UnreadLines:
         self._num_parsed = 0  # The records before them.
 
     def read(self, size: int) -> bytes:
-        """Read at most `size` bytes; none at the end."""
+        """Read at most `size` bytes; b"" at the end."""
         self._forget_parsed(size)
         data = self._held
         while not (num_bytes := _text_bytes(data)) and not self._is_at_end:
@@ -235,7 +236,7 @@ class _UnreadLines:
         return part
 
     def take(self, num_records: int) -> bytes:
-        """Return the bytes that were read, without the file's first `num_records` records."""
+        """Return the bytes that were read, without the first `num_records` records of the file."""
         data = self._before + self._part
         begin = 0
         for _ in range(LINES * (num_records - self._num_parsed)):
@@ -243,7 +244,7 @@ class _UnreadLines:
         return data[begin:] + self._held
 
     def _forget_parsed(self, size: int) -> None:
-        """Drop the bytes that dnaio has parsed when it has room for `size` bytes."""
+        """Drop the bytes that dnaio must have parsed if its buffer has room for `size` bytes."""
         num_parsed = self._num_records()
         in_buffer = len(self._before) + len(self._part)
         if in_buffer == self._capacity and num_parsed == self._num_parsed:
@@ -259,7 +260,7 @@ class _UnreadLines:
         return 0 if self.reader is None else self.reader.number_of_records
 
     def _end_bytes(self, data: bytes) -> int:
-        """Count the bytes of the next line end; 0 if the last one has ended a record."""
+        """Return the number of bytes of the next line end; 0 if the last one completed a record."""
         num_records = self._num_records()
         if self._num_before is None:
             self._num_before = num_records
@@ -269,7 +270,7 @@ class _UnreadLines:
 
 
 def _text_bytes(data: bytes) -> int:
-    """Count the bytes before the line ends with which the data end."""
+    """Return the number of bytes before the trailing line ends."""
     near = data[-NEAR_BYTES:]
     if text := near.rstrip(LINE_ENDS):
         return len(data) - len(near) + len(text)

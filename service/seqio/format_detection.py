@@ -1,4 +1,4 @@
-"""Detects by its first bytes whether a file is FASTA, FASTQ or text."""
+"""Detects from the first bytes of a file whether it is FASTA, FASTQ or text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LATE_HEADER = re.compile(
 
 
 PREAMBLE = re.compile(rb"(?:\s|;.*+(?:\n|\Z))*+")
-"""Blank lines, and comments of FASTA."""
+"""Matches blank lines and comments before the first record of a FASTA file."""
 # A FASTA header before letters, or a FASTQ record, anywhere in a text.
 INNER_HEADER = re.compile(
     rb"^(?:(>).*+\n\s*+[A-Za-z*-]++(?:\s|\Z)|(@).*+\n[A-Za-z]*+\r?\n\+)", re.MULTILINE
@@ -42,10 +42,10 @@ def check_text(begin: bytes) -> None:
 
 
 def check_no_header(data: bytes) -> None:
-    """Check that a file that begins with a sequence has no header behind it.
+    """Check that a file that begins with a sequence has no later FASTA header.
 
     Raises:
-        ValueError: it has, as a FASTA file has whose first header was lost.
+        ValueError: it has one; probably it is a FASTA file whose first header was lost.
     """
     if found := INNER_HEADER.search(data):
         sign = found[found.lastindex or 0]
@@ -60,11 +60,11 @@ def detect_format(begin: bytes) -> str | None:
     """Detect the format of a file; None: text.
 
     Args:
-        begin: the first bytes of the unpacked file, several lines if possible.
+        begin: the first bytes of the decompressed file, several lines if possible.
 
     Raises:
-        ValueError: the file is an archive or UTF-16, or it looks like FASTA behind a byte-order
-            mark, or like FASTQ behind bytes that it may not begin with.
+        ValueError: the file is an archive or UTF-16, or it looks like FASTA after a byte-order
+            mark, or like FASTQ after bytes that may not precede it.
     """
     if format := FORMATS.get(begin[:1]):
         return format

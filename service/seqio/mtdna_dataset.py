@@ -1,4 +1,4 @@
-"""Reads the mtDNA model's data set for torch from FASTA and FASTQ files."""
+"""Reads FASTA and FASTQ files into the torch data set of the mtDNA model."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ def read_mtdna_dataset(
     add_cls: bool = False,
     channel: str | os.PathLike[str] | None = None,
 ) -> MtDNADataset:
-    """Read genomes into a data set of their windows.
+    """Read genomes into a data set of windows.
 
     Args:
-        paths: FASTA or FASTQ files, gzip or not.
-        vocabulary: gives the ids of k-mers; None: all 6-mers.
+        paths: FASTA or FASTQ files, plain or gzip.
+        vocabulary: defines the ids of k-mers; None: all 6-mers.
         window_size: as for `MtDNADataset`.
         stride: as for `MtDNADataset`.
         circular: as for `MtDNADataset`.
         junction: as for `MtDNADataset`.
         add_cls: as for `MtDNADataset`.
-        channel: a file of heteroplasmy levels, with lines of a record's name, the position of a
-            base from 0 and its level, with tabs between; None: all levels are 0.
+        channel: a file of heteroplasmy levels; each line has the name of a record, the position of
+            a base, counted from 0, and its level, separated by tabs; None: all levels are 0.
 
     Raises:
         OSError, TypeError, ValueError, BadRecords: as `read_records` and `MtDNADataset`.
-        ChannelError: a line of the channel is wrong, or fits no record.
+        ChannelError: a line of the channel is invalid, or matches no record.
     """
     records = list(read_records(paths, "sequences"))
     sequences = [record.data.decode() for record in records]

@@ -1,7 +1,7 @@
-"""Reads named texts from files of text, lines, FASTA or FASTQ, packed by gzip or not.
+"""Reads named texts from files of text, lines, FASTA or FASTQ, plain or gzip.
 
-Memory is bounded, unless one text is long. Block gzip (.bgz) is read as gzip with many members.
-White space is never part of a sequence, wherever it stands in a record.
+Memory is bounded, unless a single text is long. Block gzip (.bgz) is read as gzip with many
+members. White space inside a record is never part of its sequence.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ STDIN = "-"
 
 
 class BadRecords(ValueError):
-    """A file begins as FASTA, FASTQ or gzip, and is damaged or something else."""
+    """A file begins like FASTA, FASTQ or gzip, but is damaged or has another format."""
 
 
 class NamedBatch(NamedTuple):
-    """Texts of one file, and the name of each."""
+    """A batch of texts from one file, and the name of each text."""
 
     names: list[str]
     texts: Batch
@@ -60,8 +60,9 @@ class Record(NamedTuple):
     """One text to encode.
 
     Attributes:
-        name: a record's identifier, a file's path, or path and line; "" for a lone unnamed text.
-        data: the text's bytes, which need not be UTF-8.
+        name: the identifier of a record, the path of a file, or path and line; "" for a single
+            unnamed text.
+        data: the bytes of the text, which need not be UTF-8.
     """
 
     name: str
@@ -69,23 +70,23 @@ class Record(NamedTuple):
 
 
 def read_records(paths: Sequence[str], reading: Reading) -> Iterator[Record]:
-    """Read every text of some files, in order; "-" is stdin.
+    """Yield every text of some files, in order; "-" is stdin.
 
     Args:
-        paths: files; none means stdin.
-        reading: "auto": FASTA where the first byte is ">", FASTQ where it is "@", else the file is
-            one text, unless what follows looks like FASTA, FASTQ or an archive, and none if it is
-            empty; "text": one text, unless it is an archive, with a warning where "auto" reads
-            something else; "whole": always one text; "lines": each line is one, without its line
-            end; "sequences": as "auto", and "lines" where that finds no records; none of these may
-            begin with ">".
+        paths: the paths of the files; an empty list means stdin.
+        reading: how to read a file. "auto": as FASTA if the first byte is ">", as FASTQ if it is
+            "@", else as one text; an empty file has no text, and an archive, or content that only
+            later looks like FASTA or FASTQ, is refused. "text": as one text, with a warning if
+            "auto" would read it differently; archives are refused. "whole": always as one text.
+            "lines": one text per line, without the line end. "sequences": FASTA and FASTQ as with
+            "auto", and other files by lines, none of which may begin with ">".
 
     Raises:
         OSError: a file cannot be read.
-        TypeError: paths is one path.
-        ValueError: stdin is named twice, or closed, or the reading is unknown.
-        BadRecords: a file begins as FASTA, FASTQ or gzip, and is damaged or something else; the
-            message has the file, the record and, if known, the line.
+        TypeError: `paths` is a single path instead of a list.
+        ValueError: stdin is named twice or is closed, or `reading` is unknown.
+        BadRecords: a file begins like FASTA, FASTQ or gzip, but is damaged or has another format;
+            the message names the file, the record and, if known, the line.
     """
     for file in _open_all(paths, reading):
         with _naming_errors(file.name, file.format):
@@ -104,7 +105,7 @@ def read_batches(
     max_bytes: int = BATCH_BYTES,
     max_records: int = BATCH_RECORDS,
 ) -> Iterator[NamedBatch]:
-    """Read the texts of some files in order, in batches with their names.
+    """Yield the texts of some files in order, in batches with the names of the texts.
 
     Args:
         paths: files, as for `read_records`; all texts of a batch come from one file.
@@ -113,11 +114,11 @@ def read_batches(
         max_records: the most texts of a batch.
 
     Raises:
-        OSError, TypeError, ValueError, BadRecords: as `read_records`, after the batches before the
-            damaged place.
+        OSError, TypeError, ValueError, BadRecords: as `read_records`; the batches before the
+            damaged place are yielded first.
         ValueError: max_bytes or max_records is below 1.
 
-    Memory is bounded by about three batches, or three times the longest text if that is more.
+    The memory in use is at most about three batches, or three times the longest text.
     """
     if max_bytes < 1 or max_records < 1:
         raise ValueError(f"max_bytes is {max_bytes}, max_records {max_records}; the least is 1")
@@ -135,8 +136,8 @@ class _OpenFile(NamedTuple):
     """A file that is being read.
 
     Attributes:
-        stream: its content, unpacked.
-        name: its printable name; "" for stdin alone.
+        stream: the decompressed content.
+        name: the printable name of the file; "" if stdin is the only file.
         format: "fasta" or "fastq"; None: text.
     """
 
@@ -188,10 +189,10 @@ def standard_input() -> BufferedReader:
 
 @contextmanager
 def _naming_errors(name: str, format: str | None) -> Iterator[None]:
-    """Turn errors of a file's content into BadRecords with the name of the file.
+    """Convert errors about a file's content to BadRecords with the name of the file.
 
     Raises:
-        BadRecords: the code inside raised an error of the content.
+        BadRecords: the code in the `with` block raised an error about the content.
     """
     try:
         yield
@@ -203,7 +204,7 @@ def _naming_errors(name: str, format: str | None) -> Iterator[None]:
 
 
 def _texts(file: _OpenFile, reading: Reading) -> Iterator[Record]:
-    """Read a file of text as one record, or each line as one."""
+    """Read a text file as one record, or as one record per line."""
     if reading in ("auto", "text", "whole"):
         data = file.stream.read()
         if reading == "auto":
@@ -222,7 +223,7 @@ def _texts(file: _OpenFile, reading: Reading) -> Iterator[Record]:
 
 
 def _read_fasta(file: BinaryIO) -> Iterator[tuple[str, str]]:
-    """Read the name and the sequence of each record; the sequences are checked."""
+    """Yield the name and the checked sequence of each record."""
     name: str | None = None
     bases: list[bytes] = []
     with closing(file):
@@ -244,18 +245,18 @@ def sequence_batches(
     max_records: int,
     max_record_bytes: int | None = None,
 ) -> Iterator[NamedBatch]:
-    """Read the sequences of one FASTA or FASTQ file, in batches with their names.
+    """Yield the sequences of one FASTA or FASTQ file, in batches with the names of the sequences.
 
     Args:
-        file: the content of the file, which is closed at its end.
+        file: the content of the file; it is closed at its end.
         format: "fasta" or "fastq".
         max_bytes: the most bases of a batch; a longer sequence is a batch of its own.
         max_records: the most sequences of a batch.
-        max_record_bytes: the most bases of a FASTQ record over several lines; None: any number.
+        max_record_bytes: the most bases of a multi-line FASTQ record; None: no limit.
 
     Raises:
-        ValueError: the file is not valid in its format; the message has the record.
-        RecordTooLong: a FASTQ record over several lines is too long.
+        ValueError: the file is not valid in its format; the message names the record.
+        RecordTooLong: a multi-line FASTQ record is too long.
     """
     # Keep no record objects: collecting that garbage takes longer than the parsing.
     names: list[str] = []
@@ -275,7 +276,7 @@ def sequence_batches(
 
 
 def _check_rows(rows: list[str], number: int) -> list[str]:
-    """Check sequences, and return them without white space; the first one is record `number`."""
+    """Check sequences and return them without white space; errors count from record `number`."""
     groups = (
         rows[begin : begin + RECORDS_PER_CHECK] for begin in range(0, len(rows), RECORDS_PER_CHECK)
     )
@@ -291,7 +292,7 @@ def _check_rows(rows: list[str], number: int) -> list[str]:
 
 
 def batches(records: Iterable[Record], max_bytes: int, max_records: int) -> Iterator[list[Record]]:
-    """Group neighbouring records up to a size; a longer record is a batch of its own."""
+    """Group consecutive records up to a size; a longer record is a batch of its own."""
     batch: list[Record] = []
     num_bytes = 0
     for record in records:

@@ -1,4 +1,4 @@
-"""Checks that sequences hold only bases and special tokens, and removes white space."""
+"""Checks that sequences contain only bases and special tokens, and removes white space."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REASONS = {
 
 
 class BadRecord(ValueError):
-    """A record of a file is not valid; `number` counts the file's records from 1."""
+    """A record of a file is invalid; `number` is its number in the file, counted from 1."""
 
     def __init__(self, reason: str, number: int, behind: str = "") -> None:
         super().__init__(f"{reason} (record {number}{behind})")
@@ -28,9 +28,9 @@ class BadRecord(ValueError):
 
 
 def is_plain(data: bytes) -> bool:
-    """Return True only if `check_bases` would return the data unchanged.
+    """Return True if `check_bases` would certainly return the data unchanged.
 
-    The check is fast, and may also return False for such data.
+    The check is fast; False means that `check_bases` has to be called.
     """
     if len(data) < NUMPY_BYTES:
         return not data or data.isalpha()
@@ -45,11 +45,11 @@ def check_bases(data: bytes) -> bytes:
     """Return a sequence, or a part of one, without its white space.
 
     Args:
-        data: ASCII.
+        data: the bytes of the sequence, which must be ASCII.
 
     Raises:
         ValueError: a byte is neither a base nor part of a special token; the message continues a
-            sentence that begins with "the sequence".
+            sentence that begins "the sequence".
     """
     if is_plain(data):
         return data

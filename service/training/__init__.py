@@ -1,12 +1,11 @@
-"""Runs training jobs: uploads become vocabularies, one process at a time.
+"""Runs training jobs, which learn vocabularies from uploads, one at a time.
 
-`jobs` has the queue and decides what runs; `job_store` and `job_folder` keep the jobs and their
-files; `process` starts and watches the process of a job, and `worker` is the program that it runs.
-`device` chooses between the processor and a GPU, which `device_selftest` checks first. `inputs`
-reads the files beside a corpus; `schemas` describes jobs to clients and on disk.
+`jobs` manages the queue and runs its jobs; `job_store` and `job_folder` store the jobs and their
+files; `process` starts and watches the process of a job, and `worker` is the program of this
+process. `device` chooses between the CPU and a GPU, which `device_selftest` checks first. `inputs`
+reads the additional files of a corpus; `schemas` defines jobs in the API and on disk.
 
-Called by the native routes; the command line uses `device` and `inputs` for its own training.
-
-Training never runs in the process that answers requests. A job belongs to the process that holds
-the lock of its folder, and its record on disk is enough to continue it after a restart.
+The native routes call this package; the command line uses only `device` and `inputs`. Training
+never runs in the process that answers requests. A job belongs to the process that holds the lock of
+its folder, and can be resumed after a restart from the files in this folder.
 """

@@ -1,7 +1,7 @@
-"""Chooses whether a training computes on the processor or on a GPU.
+"""Chooses whether a training computes on the CPU or on a GPU.
 
-Both learn the same vocabulary; a GPU must prove that on small corpora before each training. The
-choice, its reason, and the outcome of that self-test are always reported.
+Both learn the same vocabulary; before each training, a GPU must pass a self-test on small corpora.
+The choice, its reason, and the result of the self-test are always reported.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from vocabularies.training.options import TrainingOptions
 
 DeviceName = Literal["auto", "cpu", "cuda"]
 AUTO_LETTERS = 4_000_000
-"""The smallest corpus, in letters, for which "auto" tries a GPU. Below it a GPU takes longer to
-start than the processor takes to learn."""
+"""The smallest corpus, in letters, for which "auto" tries a GPU. For a smaller one, starting the
+GPU takes longer than the training on the CPU."""
 NO_GPU = (DeviceUnavailable, SelfTestFailed)
 
 
 class Choice(NamedTuple):
-    """The device that a training computes on, and why.
+    """The device of a training, and why it was chosen.
 
     Attributes:
         device: "cpu" or "cuda".
-        device_reason: why "auto" chose the processor, or "".
-        device_selftest: "passed" if the GPU learnt the same as the processor, "failed" if not, ""
+        device_reason: why "auto" chose the CPU; "" otherwise.
+        device_selftest: "passed" if the GPU learned the same merges as the CPU, "failed" if not, ""
             if no GPU was tested.
     """
 
@@ -62,9 +62,10 @@ def choose_merger(
     """Make the `make_merger` argument of `train`.
 
     Args:
-        name: "cpu", "cuda", or "auto": the GPU for AUTO_LETTERS and more, if it can.
+        name: "cpu"; "cuda"; or "auto": the GPU for corpora of at least AUTO_LETTERS, if it can be
+            used.
         report: called once with the choice, before the first merge.
-        memory_share: the share of the GPU's free memory that the training may take.
+        memory_share: the share of the GPU's free memory that the training may use.
         gpu: the number of the GPU, as this process sees it.
 
     The returned function raises NO_GPU, OutOfMemory or VocabularyError if `name` is "cuda" and the
@@ -82,7 +83,7 @@ def choose_merger(
                 selftest = "passed"
                 merger = merger_on(device, memory_share)(layout, options, first, lengths)
             except (*NO_GPU, OutOfMemory, VocabularyError) as error:
-                # If the options are wrong, the processor raises the same error.
+                # If the options are wrong, the CPU raises the same error.
                 if name == "cuda":
                     raise
                 is_faulty = isinstance(error, SelfTestFailed)

@@ -1,4 +1,4 @@
-"""Tests whether a GPU learns the same merges as the processor, on one small corpus."""
+"""Tests whether a GPU learns the same merges as the CPU, on one small corpus."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ BANK = MotifBank((Motif("ACGT"), Motif("GGATC", weight=500), Motif("AAAAAA")))
 
 
 class SelfTestFailed(RuntimeError):
-    """A GPU fails or learns other merges than the processor; the message says which."""
+    """A GPU fails, or learns other merges than the CPU; the message says what happened."""
 
 
 def open_and_test(open_device: Callable[[], Device]) -> Device:
-    """Open a device and test it: learn random letters and repeats, plain and with motifs.
+    """Open a device and test trainings on random letters and repeats, with and without motifs.
 
     Raises:
         DeviceUnavailable: there is no device.
-        SelfTestFailed: its kernels do not compile or run, or a merge or its scores differ.
+        SelfTestFailed: its kernels do not compile or run, or a merge or a score differs from the
+            CPU's.
         OutOfMemory: the device has too little free memory for the test.
     """
     try:

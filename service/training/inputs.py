@@ -1,4 +1,4 @@
-"""Reads the files that a training takes beside its corpus: motifs, and confidence of bases."""
+"""Reads the additional files of a training: motifs, and the confidence of each base."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from vocabularies.motifs.files import read_confidence, read_motifs
 
 
 def read_motif_file(path: str | None) -> MotifBank | None:
-    """Read the motifs of a file; None without a path."""
+    """Read motifs from a file; return None without a path."""
     return None if path is None else read_motifs(path, Path(path).read_bytes())
 
 
 def read_confidence_file(path: str | None, sequences: NamedCorpus) -> NDArray[np.int64] | None:
-    """Read the confidence of each base from a file; None without a path."""
+    """Read the confidence of each base from a file; return None without a path."""
     if path is None:
         return None
     offsets = sequences.corpus.offsets

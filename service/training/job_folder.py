@@ -1,12 +1,12 @@
-"""The folders of training jobs: each has a job's record, its inputs and its results.
+"""Manages the folders of training jobs: each contains a job's record, inputs and results.
 
     <store_dir>/training/<id>/job.json        the record
                              /corpus.0, ...   the upload; also motifs and confidence
                              /state.npz       a training that can be resumed
                              /vocabulary      the learnt vocabulary, until it is registered
 
-A folder belongs to the process that holds its lock, so that services with one store leave each
-other's jobs alone. Without a store the folders are temporary.
+A folder belongs to the process that holds its lock, so that services that share a store do not
+touch each other's jobs. Without a store the folders are temporary.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ RECORD, STATE, VOCABULARY = "job.json", "state.npz", "vocabulary"
 
 
 class JobFolder:
-    """One job's folder, locked for this process.
+    """The folder of one job, locked by this process.
 
     Raises:
-        BlockingIOError: another process holds it.
+        BlockingIOError: another process holds the lock.
     """
 
     def __init__(self, path: Path) -> None:
@@ -60,7 +60,7 @@ class JobFolder:
         return TrainingJob.model_validate_json((self.path / RECORD).read_bytes())
 
     def clear(self) -> None:
-        """Remove everything but the record."""
+        """Remove all files but the record."""
         for path in self.path.iterdir():
             if path.name != RECORD:
                 path.unlink(missing_ok=True)
@@ -89,7 +89,7 @@ class JobFolders:
         self._root = None if store_dir is None else store_dir / "training"
 
     def new(self) -> JobFolder:
-        """Make an empty folder, whose name is the new job's id."""
+        """Make an empty folder; its name is the id of the new job."""
         if self._root is None:
             self._root = Path(tempfile.mkdtemp(prefix="warptok-training-"))
         name = secrets.token_hex(8)
@@ -101,10 +101,10 @@ class JobFolders:
         return folder
 
     def recover(self) -> Iterator[tuple[JobFolder, TrainingJob]]:
-        """Lock the folders that an earlier run of the service has left, oldest first.
+        """Lock the folders that earlier runs of the service left, oldest first.
 
-        Folders that another process holds are skipped. A folder without a record is an upload that
-        was not finished, and is removed.
+        Folders that another process holds are skipped. A folder without a record belongs to an
+        unfinished upload, and is removed.
         """
         rows: list[tuple[JobFolder, TrainingJob]] = []
         if self._root is not None:
@@ -131,7 +131,7 @@ class JobFolders:
 
 
 def _remove_abandoned_uploads(folder: Path) -> None:
-    """Remove the uploads of front ends that were killed."""
+    """Remove unfinished uploads of killed front ends."""
     for path in folder.glob(UPLOAD_PREFIX + "*"):
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:

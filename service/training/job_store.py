@@ -1,7 +1,7 @@
-"""Keeps training jobs and their states, in memory and on disk.
+"""Stores training jobs and their states, in memory and on disk.
 
-A job that has not ended keeps its inputs. A job that has ended keeps only its record, and the
-oldest of those are forgotten. Starts no process.
+The inputs of a job are stored until it ends; after that only its record is, and the oldest ended
+jobs are removed. This module starts no process.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class _Entry(NamedTuple):
 
 
 class JobStore:
-    """Jobs by id, oldest first; only one event loop may change it.
+    """Jobs by id, oldest first; only one event loop may call it.
 
     Args:
         folders: the jobs' folders.
-        metrics: counts jobs that end.
+        metrics: counts ended jobs.
     """
 
     def __init__(self, folders: JobFolders, metrics: Metrics) -> None:
@@ -45,7 +45,7 @@ class JobStore:
         self._disk = ThreadPoolExecutor(1, "training")
 
     def open(self) -> None:
-        """Find the jobs of earlier runs of the service."""
+        """Load the jobs of earlier runs of the service."""
         for folder, job in self.folders.recover():
             self._entries[job.id] = _Entry(job, folder)
 
@@ -60,7 +60,7 @@ class JobStore:
         return job_id in self._entries
 
     def jobs(self, state: JobState | None = None) -> list[TrainingJob]:
-        """List all jobs, or those in a state, oldest first."""
+        """Return all jobs, or those in one state, oldest first."""
         all_jobs = [entry.job for entry in self._entries.values()]
         return [job for job in all_jobs if state is None or job.state == state]
 
@@ -117,7 +117,7 @@ class JobStore:
                 self.forget(oldest)
 
     def write(self, job: TrainingJob) -> None:
-        """Write a job's record as it is now."""
+        """Write the current record of a job to disk."""
         folder = self.folder(job)
 
         def write(now: TrainingJob) -> None:

@@ -6,8 +6,8 @@
        │          │     └─► failed                   the job has an error
        └──────────┴──cancel──► cancelled
 
-With a store, jobs outlive the service: after a restart queued jobs run, and jobs that were running
-are interrupted. Knows no HTTP; one event loop calls it.
+With a store, jobs survive a restart of the service: queued jobs run then, and jobs that were
+running become interrupted. This module does not depend on HTTP; one event loop calls it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from vocabularies.model.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
 Install = Callable[[str, Vocabulary, bool], Awaitable[object]]
-"""Registers a vocabulary by name; the last argument is whether it may replace another one."""
+"""Registers a vocabulary under a name; the last argument allows replacing an existing one."""
 SERVICE_ENDED = TrainingError(code="service_ended", detail="the service ended; resume the job")
 WRITE_PERIOD_S = 30.0  # How often a running job's progress is written to its record.
 
@@ -53,7 +53,7 @@ class TrainingJobs:
         settings: the limits, and the folder of the store.
         metrics: counts jobs that end.
         install: registers the learnt vocabularies.
-        worker: the command of a job's process.
+        worker: the command that starts a job's process.
 
     Attributes:
         store: all jobs.
@@ -81,7 +81,7 @@ class TrainingJobs:
         self._is_installing = False
 
     def start(self) -> None:
-        """Find the jobs of earlier runs of the service, and run those that are queued."""
+        """Load the jobs of earlier runs of the service, and run the queued ones."""
         self.store.open()
         for job in self.store.jobs("running"):
             self.store.set_state(job, "interrupted", SERVICE_ENDED)
@@ -89,7 +89,7 @@ class TrainingJobs:
         self._runner = asyncio.create_task(self._run_queue())
 
     def stop_soon(self) -> None:
-        """Ask the running job to save its state and end; start no further job."""
+        """Request the running job to save its state and end; start no other job."""
         self._is_stopping = True
         if self._running is not None:
             if self.store.folders.is_kept:
@@ -113,10 +113,10 @@ class TrainingJobs:
 
     @contextmanager
     def new_folder(self) -> Iterator[JobFolder]:
-        """Make a folder for a new job's inputs; it is removed unless a job is submitted with it.
+        """Make a folder for the inputs of a new job; remove it later unless the job is submitted.
 
         Raises:
-            TooManyJobs: as many jobs as allowed have not ended.
+            TooManyJobs: the number of unended jobs has reached the limit.
             Draining: the service is stopping.
         """
         if self._is_stopping:
@@ -139,7 +139,7 @@ class TrainingJobs:
     async def submit(
         self, folder: JobFolder, parameters: TrainingParameters, corpus_bytes: int
     ) -> TrainingJob:
-        """Queue a job whose inputs are in its folder.
+        """Queue a job whose folder contains its inputs.
 
         Raises:
             OSError: the record cannot be written.
@@ -156,7 +156,7 @@ class TrainingJobs:
         return job
 
     def resume(self, job: TrainingJob, vocabulary: str, replace: bool) -> None:
-        """Queue an interrupted job again, under the same or another name.
+        """Queue an interrupted job again, with the same or another name for its vocabulary.
 
         Raises:
             WrongState: the job is not interrupted.
@@ -169,10 +169,10 @@ class TrainingJobs:
         self._has_queued.set()
 
     def cancel(self, job: TrainingJob) -> None:
-        """Cancel a job, or forget one that has ended.
+        """Cancel a job, or remove an ended job.
 
         Raises:
-            WrongState: its vocabulary is being registered.
+            WrongState: the vocabulary of the job is being registered.
         """
         if job.state in ENDED:
             self.store.forget(job)
@@ -223,7 +223,7 @@ class TrainingJobs:
             self._idle.set()
 
     async def _follow(self, job: TrainingJob, process: TrainingProcess) -> None:
-        """Update the job's record by the events of its process."""
+        """Update the job's record with the events of its process."""
         written = monotonic()
         async for event in process.events():
             if job.state != "running":  # Cancelled; more events may come before the process ends.
@@ -240,7 +240,7 @@ class TrainingJobs:
                 self.store.write(job)
 
     async def _finish(self, job: TrainingJob, folder: JobFolder, process: TrainingProcess) -> None:
-        """Register the learnt vocabulary; without one the job was interrupted."""
+        """Register the learned vocabulary; if there is none, the job was interrupted."""
         if not job.metrics.ending:
             self.store.set_state(job, "interrupted", self._describe_end(process))
             return
@@ -273,7 +273,7 @@ class TrainingJobs:
 
 
 def _log_device(job: TrainingJob) -> None:
-    """Log the device of a job, and the reason of a failed self-test; others may quote inputs."""
+    """Log a job's device, and why a self-test failed; other reasons may quote inputs."""
     metrics = job.metrics
     extra = fields(selftest=metrics.device_selftest) if metrics.device_selftest else {}
     if metrics.device_selftest == "failed":

@@ -1,6 +1,6 @@
 """Starts, watches and stops the process of a training job.
 
-The process lowers its own priority. Closing its standard input asks it to stop.
+The process lowers its own priority. Closing its standard input requests it to stop.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class TrainingProcess:
     Args:
         folder: the job's folder.
         memory_bytes: the limit of the process's memory.
-        corpus_bytes: the most letters that it reads.
-        device: the device that it computes on.
-        gpu_memory_share: the share of a GPU's free memory that it may take.
-        gpu: the number of the GPU that it may use.
-        worker: the command of the process.
+        corpus_bytes: the most letters that the process reads.
+        device: the device of the training.
+        gpu_memory_share: the share of a GPU's free memory that the process may use.
+        gpu: the number of the GPU that the process may use.
+        worker: the command that starts the process.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class TrainingProcess:
         self._is_killed = False
 
     async def events(self) -> AsyncIterator[dict[str, Any]]:
-        """Run the process and give its events until it ends."""
+        """Run the process and yield its events until it ends."""
         # In a session of its own, so that Ctrl-C in a terminal reaches only the service.
         self._process = process = await asyncio.create_subprocess_exec(
             *self._command,
@@ -84,18 +84,18 @@ class TrainingProcess:
 
     @property
     def ending_signal(self) -> int:
-        """The signal that ended the process; 0: it ended by itself."""
+        """The signal that killed the process; 0 if it exited by itself."""
         assert self._process is not None
         return max(0, -(self._process.returncode or 0))
 
     def stop(self) -> None:
-        """Ask the process to save its state and end."""
+        """Request the process to save its state and exit."""
         self._is_stopped = True
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
 
     def kill(self) -> None:
-        """End the process at once."""
+        """Kill the process."""
         self._is_killed = True
         if self._process is not None and self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""Describes training jobs in requests, in answers and in their records on disk."""
+"""Defines training jobs in requests, in answers and in records on disk."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ MAX_FINDINGS = 100
 
 
 def _from_text(value: Any) -> Any:
-    """Parse a list that came as the text of a form field."""
+    """Parse a list from the text of a form field."""
     return json.loads(value) if isinstance(value, str) else value
 
 
 class TrainingParameters(BaseModel):
-    """The options of a training: fields of a form, or one field `parameters` with an object."""
+    """The options of a training, sent as form fields or as an object in the field `parameters`."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -83,10 +83,10 @@ class TrainingParameters(BaseModel):
     )
 
     def options(self) -> TrainingOptions:
-        """Make the options of the training itself.
+        """Convert the parameters to the training's options.
 
         Raises:
-            VocabularyError: options are wrong; it lists all of them.
+            VocabularyError: some options are wrong; the error lists all of them.
         """
         of_job = {"vocabulary", "replace", "reading", "upper", "spell"}
         return TrainingOptions(**self.model_dump(exclude=of_job))
@@ -109,7 +109,7 @@ class TrainingError(BaseModel):
 
     @classmethod
     def of(cls, error: VocabularyError) -> TrainingError:
-        """Make the error of a job from findings in a corpus, motifs or options."""
+        """Make a job's error from findings in its corpus, motifs or options."""
         first, *others = error.findings[:MAX_FINDINGS]
         described = cls(code="vocabulary_invalid", detail=first.message, where=first.where)
         if others:
@@ -121,7 +121,7 @@ class TrainingError(BaseModel):
 
 
 class TrainingMetrics(BaseModel):
-    """The progress of a job: the figures of its corpus and its vocabulary so far."""
+    """The progress of a job: the figures of its corpus and of the vocabulary learned so far."""
 
     num_sequences: int = 0
     num_bases: int = Field(0, description="Letters of all sequences.")
@@ -160,6 +160,6 @@ class TrainingJob(BaseModel):
 
 
 class TrainingJobList(BaseModel):
-    """All jobs that are known, the oldest first."""
+    """All stored jobs, oldest first."""
 
     jobs: list[TrainingJob]

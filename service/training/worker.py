@@ -1,10 +1,10 @@
 """Runs one training job as a program: `python -m service.training.worker FOLDER ...`.
 
-It reads the job's folder, writes events as lines of JSON to its standard output, and writes the
-learnt vocabulary into the folder. When its standard input ends, because the service asks it to stop
-or has died, it saves its state and ends. It has the lowest priority and a memory limit, and the
-system ends it first when memory runs out. On a GPU it shares time with other processes equally, and
-takes no more memory than its share.
+It reads the job's folder, writes events as lines of JSON to standard output, and writes the learned
+vocabulary to the folder. When its standard input ends, because the service requests it to stop or
+has died, it saves its state and exits. It has the lowest priority and a memory limit, and the
+system kills it first when memory runs out. On a GPU it shares time equally with other processes,
+and uses at most its share of the memory.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LOCK = "worker.lock"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Train or resume a training; return 0, also for errors that were reported as events."""
+    """Start or resume a training; return 0 even if an error was reported as an event."""
     parser = argparse.ArgumentParser(prog="python -m service.training.worker")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--memory-bytes", type=int, required=True)
@@ -99,7 +99,7 @@ def run(
 
 
 def stand_back() -> None:
-    """Lower the priority of this process below every other one."""
+    """Give this process the lowest priority."""
     os.nice(LOWEST_PRIORITY)
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
@@ -110,17 +110,17 @@ def stand_back() -> None:
 def bound_memory(device: DeviceName, num_bytes: int) -> None:
     """Limit the memory of this process.
 
-    CUDA reserves addresses for all memory of the machine and its GPUs without taking it, so with a
-    GPU only private writable memory counts.
+    CUDA reserves addresses for all memory of the machine and its GPUs without using it, so with a
+    GPU only private writable memory is limited.
     """
     limit = resource.RLIMIT_AS if device == "cpu" else resource.RLIMIT_DATA
     resource.setrlimit(limit, (num_bytes, num_bytes))
 
 
 class StopRequest:
-    """Tells whether the standard input has ended; the training calls it between two merges.
+    """Returns whether standard input has ended; the training calls it between merges.
 
-    Before the first call there is nothing to save, and the process ends at once.
+    If standard input ends before the first call, there is nothing to save, and the process exits.
     """
 
     def __init__(self) -> None:
@@ -178,7 +178,7 @@ def _train(
 
 
 def _report_progress(seconds_before: float, now: Progress) -> None:
-    """Report the progress; `seconds_before` were spent in earlier processes of the job."""
+    """Report the progress; `seconds_before` is the time that earlier processes of the job took."""
     metrics = {
         "num_merges": now.num_ids - now.first_ids,
         "wanted_merges": max(0, now.target_ids - now.first_ids),
@@ -190,7 +190,7 @@ def _report_progress(seconds_before: float, now: Progress) -> None:
 
 
 class _Inputs(NamedTuple):
-    """The inputs of a job: the corpus, and perhaps motifs and the confidence of each base."""
+    """The inputs of a job: the corpus, and optionally motifs and the confidence of each base."""
 
     corpus: Corpus
     motifs: MotifBank | None
@@ -229,7 +229,7 @@ def _fail(code: str, detail: str) -> None:
 
 
 def _report(**event: Any) -> None:
-    """Write an event as a line of JSON; do nothing if the service has ended."""
+    """Write an event as a line of JSON; do nothing if the service has exited."""
     with contextlib.suppress(BrokenPipeError):
         os.write(1, json.dumps(event).encode() + b"\n")
 

@@ -1,11 +1,12 @@
-"""The CPU engine, and an encoder for each kind of vocabulary.
+"""The CPU engine, with an encoder for each kind of vocabulary.
 
-`engine` is the engine. `selection` chooses the fastest encoder that agrees with the reference on a
-vocabulary: symbols/ (characters and k-mers) and dna/ compute in C++, and bpe/ calls libraries;
-where none agrees, the reference encodes. native/ has the code that these C++ extensions share.
-`decode` turns ids into bytes. `verification` compares any engine with the reference on given texts.
+`engine` is the engine. `selection` chooses the fastest encoder whose ids equal the reference's for
+a vocabulary: symbols/ (characters and k-mers), dna/ and text/ compute in C++, and bpe/ calls a
+library; if none passes, the reference encodes. native/ contains the code that these C++ extensions
+share. `decode` converts ids to bytes. `verification` compares any engine with the reference on
+given texts.
 
-An encoder gives the ids of the texts themselves, and all rows of a call have the same options. The
-engine adds begin and end tokens, truncates, and computes the other strand, unless the encoder does
-it in the same step. Nothing here knows HTTP or a device.
+An encoder returns the ids of the texts alone; all rows of a call have the same options. The engine
+adds begin and end tokens, truncates, and makes reverse complements, unless the encoder does so in
+the same step. This package depends on neither HTTP nor a device.
 """

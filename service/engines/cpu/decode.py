@@ -1,4 +1,4 @@
-"""Decodes a whole batch of ids to bytes with NumPy, by the rules of the reference."""
+"""Decodes a batch of ids to bytes with NumPy; the result equals the reference's."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def decode_rows(
 ) -> Decoded:
     """Decode ids int64[T], whose rows begin at offsets int64[B + 1], to bytes.
 
-    A row with an id outside the vocabulary is refused. Of overlapping k-mers each adds only its new
+    A row with an id outside the vocabulary is refused. Each overlapping k-mer adds only its new
     letters.
     """
     errors = _find_errors(table, ids, offsets)
@@ -54,7 +54,7 @@ def decode_rows(
 def _gather_bytes(
     table: TokenTable, begins: Int64s, sizes: Int64s, ends: Int64s
 ) -> NDArray[np.uint8]:
-    """Copy the tokens' bytes, in parts: each takes eight bytes a byte, and no other thread runs."""
+    """Copy the tokens' bytes in parts, as each part takes memory and blocks other threads."""
     data = np.empty(int(ends[-1]), np.uint8)
     for first in range(0, len(sizes), PART_IDS):
         last = min(first + PART_IDS, len(sizes))
@@ -90,7 +90,7 @@ def _without_rows(
 def _without_skipped(
     vocabulary: Vocabulary, ids: Int64s, offsets: Int64s, hidden: NDArray[np.bool_]
 ) -> tuple[Int64s, Int64s, NDArray[np.bool_]]:
-    """Drop hidden ids; a hidden unknown stays, as it separates the k-mers beside it."""
+    """Drop skipped ids; a skipped unknown id stays, as it separates the k-mers around it."""
     kept = ~hidden
     if isinstance(vocabulary.model, Kmers):
         kept |= ids == vocabulary.model.unknown_id
@@ -100,7 +100,7 @@ def _without_skipped(
 def _find_continuations(
     model: Kmers, table: TokenTable, ids: Int64s, offsets: Int64s
 ) -> NDArray[np.bool_]:
-    """Flag, in bool[T], each k-mer that begins with the end of the k-mer before it."""
+    """Return bool[T], which is true for each k-mer that overlaps the k-mer before it."""
     num_kmers: int = len(model.letters) ** model.k
     is_kmer = (ids >= model.first_id) & (ids < model.first_id + num_kmers)
     is_kmer &= table.lengths[ids] == model.k
@@ -116,7 +116,7 @@ def _find_continuations(
 
 
 def list_strings(vocabulary: Vocabulary) -> list[bytes]:
-    """List the strings of the tokens as their file has them; b"" for an id that means nothing."""
+    """List the strings of tokens as in the vocabulary's file; b"" for an id without a token."""
     return [
         b"" if token is None else vocabulary.file_string(token_id).encode()
         for token_id, token in enumerate(vocabulary.tokens)
@@ -126,7 +126,7 @@ def list_strings(vocabulary: Vocabulary) -> list[bytes]:
 def decode_with_blanks(
     strings: list[bytes], table: TokenTable, ids: Int64s, offsets: Int64s, skip: bool
 ) -> Decoded:
-    """Decode rows to the strings of their tokens with a blank between two."""
+    """Decode rows to the strings of their tokens, separated by blanks."""
     errors = _find_errors(table, ids, offsets)
     ids, offsets = _without_rows(ids, offsets, errors)
     if skip:
@@ -144,7 +144,7 @@ def decode_by_library(
     offsets: Int64s,
     skip: bool,
 ) -> Decoded:
-    """Decode rows by the library that defines the ids, one by one; refuse one that it fails on."""
+    """Decode rows one by one with the library that defines the ids; refuse those that fail."""
     errors = _find_errors(table, ids, offsets)
     ids, offsets = _without_rows(ids, offsets, errors)
     rows: list[bytes] = []

@@ -1,6 +1,7 @@
-"""The CPU engine: calls a vocabulary's encoder for each group of rows with equal options.
+"""Defines the CPU engine, which calls a vocabulary's encoder for each group of equal options.
 
-It adds begin and end tokens, truncates, and computes the other strand. Knows no HTTP and no device.
+It adds begin and end tokens, truncates, and makes reverse complements. It depends on neither HTTP
+nor a device.
 """
 
 from __future__ import annotations
@@ -59,10 +60,11 @@ NOT_CIRCULAR = RowError("circular_not_possible", "only k-mers at every base of a
 
 @dataclass(slots=True, eq=False)
 class _Loaded:
-    """A loaded vocabulary; running calls keep it when it is unloaded.
+    """A loaded vocabulary; running calls still use it after it was unloaded.
 
     Attributes:
-        strings: the tokens as their file has them, if ids are decoded to those; else None.
+        strings: the tokens as in the vocabulary's file, if ids are decoded to these strings; else
+            None.
         used: the perf_counter time at which the last call began.
     """
 
@@ -80,10 +82,11 @@ class CpuEngine(WithoutDevice):
     """An `service.engines.base.Engine` that computes with NumPy, C++ and libraries.
 
     Args:
-        pattern_us_per_byte: the most microseconds of processor time that a vocabulary with unknown
-            regular expressions may take for a byte, beside a second for each call.
-        num_threads: the most threads that encode a batch in C++; 0: one a usable core. The
-            library's own threads belong to the process (`bpe.library_threads`).
+        pattern_us_per_byte: the most microseconds of CPU time per byte for a vocabulary with
+            unknown regular expressions, in addition to one second per call.
+        num_threads: the most threads that encode a batch in C++; 0: one per usable core. The
+            threads of the library tokenizers are limited for the whole process
+            (`bpe.library_threads`).
     """
 
     name = "cpu"
@@ -102,7 +105,7 @@ class CpuEngine(WithoutDevice):
 
         Args:
             vocabulary: the vocabulary.
-            permanent: has no effect, as this engine evicts nothing itself; see `engines.eviction`.
+            permanent: ignored, as this engine does not evict vocabularies; see `engines.eviction`.
 
         Raises:
             VocabularyError: no encoder can compute this vocabulary.
@@ -126,7 +129,7 @@ class CpuEngine(WithoutDevice):
         return loaded
 
     def settle(self) -> None:
-        """Do nothing: this engine starts nothing in the background."""
+        """Do nothing, as this engine has no background work."""
 
     def _load(self, vocabulary: Vocabulary) -> _Loaded:
         table = token_table(vocabulary)
@@ -159,7 +162,7 @@ class CpuEngine(WithoutDevice):
             self._fallbacks.update(reasons)
 
     def status(self) -> EngineStatus:
-        """Report the engine's name, and the batches with rows that a slower encoder computed."""
+        """Return the engine's name, and the number of batches that used a slower encoder."""
         with self._lock:
             return EngineStatus((self.name,), fallbacks=dict(self._fallbacks))
 
@@ -258,14 +261,14 @@ class CpuEngine(WithoutDevice):
         return decode_rows(vocabulary, loaded.table, ids, offsets, skip_special_tokens)
 
     def close(self) -> None:
-        """Forget all vocabularies, and release the memory."""
+        """Unload all vocabularies, and release the memory."""
         for digest in list(self._loaded):
             self.unload(digest)
         self.memory.close()
 
 
 def _one_step_encoder(loaded: _Loaded, options: EncodeOptions) -> OneStepEncoder | None:
-    """Return the encoder if it takes one step from texts to their ids; else None."""
+    """Return the encoder if it is a `OneStepEncoder`; else None."""
     encoder = loaded.chosen.encoder
     if options.invalid_utf8 == "bytes":
         return None
@@ -279,7 +282,7 @@ def _one_step_encoder(loaded: _Loaded, options: EncodeOptions) -> OneStepEncoder
 
 
 def _encode_short(loaded: _Loaded, batch: Batch) -> Encoded | None:
-    """Encode the usual batch of one short text in a few steps; None: it is none."""
+    """Encode a batch of one short text with usual options fast; None for any other batch."""
     encoder, options = loaded.chosen.encoder, batch.options
     if not isinstance(encoder, TextEncoder) or not _is_usual(options):
         return None
@@ -290,7 +293,7 @@ def _encode_short(loaded: _Loaded, batch: Batch) -> Encoded | None:
 
 
 def _is_usual(options: EncodeOptions | Sequence[EncodeOptions]) -> TypeGuard[EncodeOptions]:
-    """Whether texts are encoded as they are, with or without begin and end tokens."""
+    """Return whether texts are encoded unchanged, with or without begin and end tokens."""
     return options is DEFAULT_OPTIONS or (
         isinstance(options, EncodeOptions)
         and options.special == "match"
@@ -303,7 +306,7 @@ def _is_usual(options: EncodeOptions | Sequence[EncodeOptions]) -> TypeGuard[Enc
 
 
 def _encode_at_once(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Encoded | None:
-    """Encode rows with begin and end tokens in one step; None: it takes several steps."""
+    """Encode rows with begin and end tokens in one step; None if this takes several steps."""
     encoder = _one_step_encoder(loaded, options)
     if encoder is None or options.max_length is not None:
         return None
@@ -312,7 +315,7 @@ def _encode_at_once(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> En
 
 
 def _count_content(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Content:
-    """Encode rows without begin and end tokens, perhaps with offsets and without ids."""
+    """Encode rows without begin and end tokens; may return offsets without the ids."""
     encoder = _one_step_encoder(loaded, options)
     content = None if encoder is None else encoder.count(batch, options)
     return _encode_content(loaded, batch, options) if content is None else content
@@ -343,7 +346,7 @@ def _encode_own_strand(loaded: _Loaded, batch: Batch, options: EncodeOptions) ->
 
 
 def _encode_with_invalid_rows(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Content:
-    """Encode rows by their bytes; some may not be UTF-8."""
+    """Encode rows of which some may not be UTF-8, from their bytes."""
     options = replace(options, invalid_utf8="refuse")
     encode = partial(_encode_own_strand, loaded)
     if not isinstance(loaded.vocabulary.model, Bpe):  # Characters that are bytes have them all.
@@ -355,7 +358,7 @@ def _encode_with_invalid_rows(loaded: _Loaded, batch: Batch, options: EncodeOpti
 
 
 def _longest_row(batch: Batch) -> int:
-    """Measure the longest row, in bytes, or in characters if the rows are strings."""
+    """Return the length of the longest row, in bytes, or in characters if the rows are strings."""
     if batch.has_texts:
         texts, _ = batch.texts()
         return max(map(len, texts), default=0)
@@ -363,14 +366,14 @@ def _longest_row(batch: Batch) -> int:
 
 
 def _refuse_all(batch: Batch, error: RowError) -> Content:
-    """Refuse all rows; a row that is not UTF-8 is refused for that."""
+    """Refuse all rows for one reason; for a row that is not UTF-8, this is the reason instead."""
     _, invalid_rows = batch.texts()
     errors = dict.fromkeys(range(len(batch)), error) | invalid_rows
     return Content(np.zeros(0, np.int32), np.zeros(len(batch) + 1, np.int64), None, errors)
 
 
 def _encode_other_strand(loaded: _Loaded, batch: Batch, options: EncodeOptions) -> Content:
-    """Encode the other strand; spans and errors have positions in the rows as they were sent."""
+    """Encode the reverse complements of rows; spans and errors refer to the original rows."""
     if not loaded.vocabulary.supports_reverse_complement:
         return _refuse_all(batch, NO_REVERSE_COMPLEMENT)
     data, offsets = batch.data, batch.offsets
@@ -394,7 +397,7 @@ def _encode_other_strand(loaded: _Loaded, batch: Batch, options: EncodeOptions) 
 
 
 def _find_non_ascii_rows(batch: Batch) -> dict[int, RowError]:
-    """Find rows with a non-ASCII byte; the error of a row that is not UTF-8 says that."""
+    """Return errors for rows with non-ASCII bytes; invalid UTF-8 has an error of its own."""
     data, offsets = batch.data, batch.offsets
     places = np.flatnonzero(data >= ASCII)
     if not len(places):
@@ -417,7 +420,7 @@ def _find_non_ascii_rows(batch: Batch) -> dict[int, RowError]:
 def _encode_groups(
     loaded: _Loaded, batch: Batch, groups: list[tuple[EncodeOptions, Sequence[int]]]
 ) -> Encoded:
-    """Encode each group of rows with equal options, and put the groups together in row order."""
+    """Encode each group of rows with equal options, and join the results in row order."""
     parts = []
     counts = np.zeros(len(batch), np.int64)
     own_sizes = np.zeros(len(batch), np.int64)
@@ -440,7 +443,7 @@ def _encode_groups(
 
 
 def _copy_rows(joined: Encoded, rows: NDArray[np.int64], part: Encoded) -> None:
-    """Copy a part into the rows int64[R] of the whole batch."""
+    """Copy the result of a part to the rows int64[R] of the whole batch."""
     places = ragged_indices(joined.offsets[rows], np.diff(part.offsets))
     joined.ids[places] = part.ids
     if joined.spans is not None and part.spans is not None:

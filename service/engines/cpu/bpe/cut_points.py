@@ -1,17 +1,17 @@
 r"""Finds positions at which a text of a BPE vocabulary can be cut without changing its ids.
 
-A *border* is a position at which a pretoken ends in any context: behind an ASCII letter
-or digit before white space or an ASCII sign, and behind a Chinese character before a full stop or a
-comma. Every pretokenizer here ends a word there, and none looks at text before a pretoken.
-Example: "a cut, here" has borders behind "a" and behind "cut".
+A *border* is a position at which a pretoken ends in any context: between an ASCII letter or digit
+and white space or an ASCII sign, and between a Chinese character and a full stop or a comma. Every
+known pretokenizer ends a word there, and none depends on the text before a pretoken. Example: "a
+cut, here" has borders after "a" and after "cut".
 
-A *run* is a stretch of letters, of one repeated character, of signs, or of blanks. It is within one
-pretoken, or its pretokens end at the same positions when it is cut. It may be cut between tokens if
-the tokens on both sides, joined, encode to themselves (docs/internals/text-bpe.md, "Pairs decide");
-the encoder of long texts checks that.
-Most pretokenizers split white space at its last line break, which a cut may hide. So a run of
-blanks must not belong to a pretoken that begins with a line break, and a run of line breaks must
-not belong to one that begins with a sign.
+A *run* is a stretch of letters, of one repeated character, of signs, or of blanks. It lies within
+one pretoken, or its pretokens end at the same positions when it is cut. It may be cut between two
+tokens if the joined text of the tokens on both sides encodes to the same tokens
+(docs/internals/text-bpe.md, "Pairs decide"); the encoder of long texts checks that. Most
+pretokenizers split white space at its last line break, and a cut may hide this line break. So a run
+of blanks must not belong to a pretoken that begins with a line break, and a run of line breaks must
+not belong to a pretoken that begins with a sign.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class CutPoints:
 
     Attributes:
         pretokenizer: the name of the pretokenizer.
-        specials: the special tokens that are matched in texts, which must not be cut in two.
-        is_next: bool[256], whether a border may be before a byte.
-        is_letter: bool, by code point.
+        specials: the special tokens that are matched in texts; a cut must not divide them.
+        is_next: bool[256], whether a border may precede a byte.
+        is_letter: whether a character is a letter, by code point.
     """
 
     pretokenizer: str
@@ -70,7 +70,7 @@ class CutPoints:
 
     @classmethod
     def of(cls, vocabulary: Vocabulary) -> CutPoints | None:
-        """Make the cut points of a vocabulary; None: ids may depend on text behind any position."""
+        """Make the cut points of a vocabulary; None if its ids may depend on any later text."""
         model, name = vocabulary.model, vocabulary.pretokenizer
         # A motif may lie across any position, and where it begins depends on the motifs before it.
         is_covered = name in PRETOKENIZERS and name not in ("none", MOTIFS)
@@ -84,9 +84,9 @@ class CutPoints:
         return cls(name, contents, is_next, class_mask("L", "rust"))
 
     def find_end(self, data: Bytes, begin: int, size: int) -> tuple[int, bool]:
-        """Find the end of a piece of about `size` bytes; return it, and whether it is a border.
+        """Return the end of a piece of about `size` bytes, and whether the end is a border.
 
-        The piece is longer, up to the whole text, if no position is nearer.
+        The piece is longer, up to the whole text, if there is no cut point before.
         """
         low = begin + size // 2
         for target in range(begin + size, len(data), size):
@@ -99,7 +99,7 @@ class CutPoints:
         return len(data), True
 
     def last_border(self, data: Bytes, begin: int, end: int) -> int | None:
-        """Find the last border with begin < border < end in a text uint8[N]; None: no border."""
+        """Return the last border with begin < border < end in a text uint8[N], or None."""
         tries = 0
         for high in range(end, begin + 1, -SEARCH_BYTES):
             low = max(begin, high - SEARCH_BYTES - 1)
@@ -138,7 +138,7 @@ class CutPoints:
         return self.is_inside_run(data, place) and self._keeps_pretokens(data[begin:place])
 
     def is_inside_run(self, data: Bytes, place: int) -> bool:
-        """Return whether RUN_BYTES on both sides of a position are a run that may be cut there."""
+        """Return whether RUN_BYTES on each side of a position are in a run that may be cut."""
         if not RUN_BYTES <= place <= len(data) - RUN_BYTES or (data[place] & 0xC0) == 0x80:
             return False
         around = data[place - RUN_BYTES : place + RUN_BYTES].tobytes()
@@ -161,10 +161,10 @@ class CutPoints:
         return all(code in SIGNS for code in codes.tolist())
 
     def _keeps_pretokens(self, piece: Bytes) -> bool:
-        """Return whether a cut behind this piece, which ends in a run, keeps all other pretokens.
+        """Return whether cutting a run at the end of this piece changes no other pretokens.
 
-        Those are the pretokens of the piece but its last one, and of the rest of the run. If the
-        piece begins inside of a run, the call for the piece before has checked that cut.
+        These are all pretokens of the piece except the last one, and those of the rest of the run.
+        If the piece begins inside a run, the call for the previous piece has checked that cut.
         """
         last = piece[-RUN_BYTES:].tobytes().decode(errors="ignore")[-1:]
         if last not in SPACES or self.pretokenizer in BY_WHITE_SPACE:

@@ -13,8 +13,8 @@ TOKENIZERS = "RAYON_NUM_THREADS"
 
 
 def limit_library_threads(most: int) -> None:
-    """Let the library use one thread a usable core, but at most `most`; 0 is no limit.
+    """Limit the library to one thread per usable core, and to `most` threads; 0 means no limit.
 
-    Has no effect on a library that has encoded a large batch in this process.
+    This has no effect after the library has encoded a large batch in this process.
     """
     os.environ[TOKENIZERS] = str(limit_threads(most))

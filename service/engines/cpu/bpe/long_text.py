@@ -1,14 +1,14 @@
-"""Encodes long rows of BPE vocabularies in pieces, to save memory and let other threads run.
+"""Encodes long rows of BPE vocabularies in pieces, which saves memory and lets other threads run.
 
     text ──► a piece up to a border ────────────► all of its ids
         └──► a piece inside of a run ──► its ids but the last ones ─┐
              next piece, from where these end ◄─────────────────────┘  enc(l r) = l r?
 
-In a run, a piece is cut between two of its tokens. Its last tokens may be wrong, because the text
-is cut off behind them, so they are dropped, and the next piece begins with their bytes. If the
-piece's last tokens l and the next piece's first tokens r, joined, encode to themselves, all ids are
-those of the whole text (docs/internals/text-bpe.md, "Pairs decide"). If not, the piece is encoded
-again, twice as long.
+In a run, a piece is cut between two of its tokens. The last tokens may be wrong, because the text
+ends after them, so they are dropped, and the next piece begins with their bytes. Let l be the
+remaining last tokens of the piece, and r the first tokens of the next one. If their joined text
+encodes to l and r again, all ids equal those of the whole text (docs/internals/text-bpe.md, "Pairs
+decide"). If not, a piece of twice the length is encoded instead.
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ class _Piece:
     """An encoded part of a row.
 
     Attributes:
-        begin, end: its first byte, and the byte behind its last one.
+        begin, end: the range of its bytes in the row; `end` is not included.
         num_ids: the number of its ids.
-        tail: its last ids, of whole characters, if it ends inside of a run; () at a border.
+        tail: the last ids, which spell whole characters, if the piece ends inside a run; () at a
+            border.
     """
 
     begin: int
@@ -58,7 +59,7 @@ class _Piece:
 class _EncodedRow:
     """The ids of a row's pieces so far, in growing arrays of pooled memory.
 
-    An array for each piece would need fresh memory each time, and no other thread runs while the
+    An array for each piece would need new memory each time, and no other thread runs while the
     system maps and unmaps its pages.
 
     Attributes:
@@ -85,7 +86,7 @@ class _EncodedRow:
         self.pieces.append(piece)
 
     def pop(self) -> _Piece:
-        """Remove the last piece, which is encoded again."""
+        """Remove the last piece, so that it can be encoded again."""
         assert self.ids is not None
         piece = self.pieces.pop()
         self.ids.size -= piece.num_ids
@@ -101,15 +102,15 @@ class _EncodedRow:
 
 
 class LongTextEncoder:
-    """Encodes batches by another encoder, which gets long rows in pieces.
+    """Encodes batches with another encoder, and passes long rows to it in pieces.
 
-    Several threads may call it at once.
+    It is thread-safe.
 
     Args:
         vocabulary: the vocabulary of the encoder.
         encoder: encodes the pieces and the short rows.
         take: allocates memory for the ids of long rows.
-        piece_bytes: the length of a piece, if the text can be cut there.
+        piece_bytes: the length of a piece if the text can be cut at this length.
     """
 
     def __init__(
@@ -160,7 +161,7 @@ class LongTextEncoder:
     def _encode_motif_row(
         self, cut_points: MotifCutPoints, batch: Batch, data: Bytes, options: EncodeOptions
     ) -> Content:
-        """Encode a row in pieces that end behind motifs."""
+        """Encode a row in pieces that end after motifs."""
         encoded = _EncodedRow(len(data), options.spans, self.take)
         begin, size = 0, self.piece_bytes
         while begin < len(data):
@@ -185,7 +186,7 @@ class LongTextEncoder:
     def _encode_run_row(
         self, cut_points: CutPoints, batch: Batch, data: Bytes, options: EncodeOptions
     ) -> Content:
-        """Encode a row in pieces that end at borders or inside of runs."""
+        """Encode a row in pieces that end at borders or inside runs."""
         encoded = _EncodedRow(len(data), options.spans, self.take)
         begin, size = 0, self.piece_bytes
         while begin < len(data):
@@ -213,7 +214,7 @@ class LongTextEncoder:
     def _shorten(
         self, cut_points: CutPoints, data: Bytes, piece_begin: int, end: int, ids: Ids
     ) -> _Piece | None:
-        """Drop the last tokens of a piece that ends in a run; None: it cannot be cut there."""
+        """Drop the last tokens of a piece that ends in a run; None if it cannot be cut there."""
         place = end
         for num_ids in range(len(ids) - 1, max(0, len(ids) - MAX_BACK), -1):
             begin = self._find_token(data, place, int(ids[num_ids]))
@@ -229,14 +230,14 @@ class LongTextEncoder:
         return None
 
     def _find_token(self, data: Bytes, end: int, token_id: int) -> int | None:
-        """Find the begin of a token that ends at a position; None: other bytes end there."""
+        """Return the begin of a token that ends at a position; None if other bytes precede it."""
         token = self.tokens[token_id]
         if not token or data[max(0, end - len(token)) : end].tobytes() != token:
             return None
         return end - len(token)
 
     def _last_ids(self, data: Bytes, end: int, ids: Ids) -> tuple[int, ...]:
-        """Return the last ids, of whole characters; (): they are too long, or spell other bytes."""
+        """Return the last ids that spell whole characters; () if too long, or other bytes."""
         begin = end
         for size in range(1, min(len(ids), MAX_SIDE) + 1):
             earlier = self._find_token(data, begin, int(ids[-size]))
@@ -248,7 +249,7 @@ class LongTextEncoder:
         return ()
 
     def _joins(self, data: Bytes, place: int, tail: tuple[int, ...], ids: Ids) -> bool:
-        """Return whether the last ids before a cut and the first behind it encode to themselves."""
+        """Return whether the text of the ids around a cut encodes to the same ids."""
         if not tail:
             return True
         head = []
@@ -266,7 +267,7 @@ class LongTextEncoder:
 
 
 def _sizes(batch: Batch) -> NDArray[np.int64]:
-    """Measure each row, int64[B], in bytes, or in characters if the rows are strings."""
+    """Return the length of each row, int64[B], in bytes, or in characters for strings."""
     if not batch.has_texts:
         return np.diff(batch.offsets)
     texts, _ = batch.texts()
@@ -274,7 +275,7 @@ def _sizes(batch: Batch) -> NDArray[np.int64]:
 
 
 def _row_array(batch: Batch, row: int, take: Take) -> Bytes:
-    """Return a row as uint8[N]; convert a string in parts, as no other thread runs during one."""
+    """Return a row as uint8[N]; convert a string in parts, between which other threads can run."""
     if not batch.has_texts:
         return batch.data[batch.offsets[row] : batch.offsets[row + 1]]
     texts, _ = batch.texts()
@@ -297,7 +298,7 @@ def _begins_character(data: Bytes, place: int) -> bool:
 
 
 def _refuse(data: Bytes, error: RowError, begin: int, options: EncodeOptions) -> Content:
-    """Refuse a row for the error of its piece from `begin` on, or for bytes that are not UTF-8."""
+    """Refuse a row for its piece's error, or for bytes from `begin` on that are not UTF-8."""
     _, utf8_errors = _batch(data[begin:]).texts()
     error = utf8_errors.get(0, error)
     word, _, byte = error.where.partition(" ")

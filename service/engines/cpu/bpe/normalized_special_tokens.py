@@ -1,4 +1,4 @@
-"""Finds special tokens that only the library finds, in a text that its normalizers have changed.
+"""Finds special tokens that the library finds only after its normalizers have changed a text.
 
 Example: after the normalizer Lowercase, it finds a `normalized` token "<s>" in the text "<S>".
 """
@@ -16,7 +16,7 @@ from vocabularies.reference.special_tokens import special_token_refusal
 
 
 def has_hidden_tokens(vocabulary: Vocabulary) -> bool:
-    """Return whether the library may find special tokens in texts that do not contain them."""
+    """Return whether normalizers may create special tokens in texts that do not contain them."""
     return isinstance(vocabulary.model, Upstream) and any(
         token.special and token.normalized for token in vocabulary.special_tokens
     )
@@ -25,13 +25,13 @@ def has_hidden_tokens(vocabulary: Vocabulary) -> bool:
 def find_special_token(
     text: str, matched: Encoding, plain: Encoding, special: Mapping[int, SpecialToken]
 ) -> RowError | None:
-    """Make the refusal of a text for its first special token; None: it has none.
+    """Make the refusal of a text for its first special token; None if it has none.
 
     Args:
         text: the text.
-        matched: its encoding with special tokens.
-        plain: its encoding with special tokens left as text; a token that is in both at the same
-            place, such as [UNK], is an ordinary one.
+        matched: the encoding of the text with special tokens matched.
+        plain: the encoding of the text with special tokens left as text; a token that is at the
+            same place in both, such as [UNK], counts as an ordinary one.
         special: the special tokens by id.
     """
     if matched.ids == plain.ids and matched.offsets == plain.offsets:
@@ -51,7 +51,7 @@ def find_special_token(
 
 
 def choose_first(one: RowError | None, other: RowError | None) -> RowError | None:
-    """Choose the refusal whose place comes first; either may be None."""
+    """Return the refusal with the earlier place; either may be None."""
     if one is None or other is None:
         return one or other
     return min(one, other, key=lambda error: int(error.where.removeprefix("byte ")))

@@ -1,7 +1,7 @@
-"""Encodes BPE by Hugging Face's tokenizers; text/encoder.py extends it with C++ of our own.
+"""Encodes BPE with Hugging Face's tokenizers; text/encoder.py extends it with a C++ extension.
 
-The libraries cannot tell for which special token a row is refused, nor the spans of rows whose
-tokens do not spell the row; the reference computes both.
+The library reports neither the special token for which a row is refused, nor the spans of rows
+whose tokens do not spell the row; the reference computes both.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ UNKNOWN_FAILURES = ("`unk_id` is missing", "Missing [UNK] token", "Unk token")
 
 
 def is_unknown_failure(error: BaseException) -> bool:
-    """Return whether the library fails because a vocabulary has no unknown token."""
+    """Return whether the library failed because the vocabulary has no unknown token."""
     text = str(error)
     return isinstance(error, Exception) and any(words in text for words in UNKNOWN_FAILURES)
 
@@ -59,11 +59,11 @@ def is_byte_level(vocabulary: Vocabulary) -> bool:
 
 
 class TokenizersEncoder:
-    """Encodes batches with Hugging Face's tokenizers; several threads may call it at once.
+    """Encodes batches with Hugging Face's tokenizers; it is thread-safe.
 
-    Whether special tokens are matched is a setting of the library's Tokenizer, which cannot be
-    switched while several threads use it. So there are two over one model, each made when it is
-    first needed.
+    Whether special tokens are matched is a setting of the library's Tokenizer, which must not
+    change while several threads use it. So there are two Tokenizers that share one model; each is
+    made when first needed.
     """
 
     name = f"tokenizers {version('tokenizers')}"
@@ -89,7 +89,7 @@ class TokenizersEncoder:
         """Encode each row, without begin and end tokens; all rows have these options.
 
         Raises:
-            RuntimeError: the library panicked; the panic itself is no Exception.
+            RuntimeError: the library panicked; the panic itself is not an Exception.
         """
         try:
             return self._encode(batch, options)
@@ -117,11 +117,11 @@ class TokenizersEncoder:
         return self.library_content(batch, plain, False)
 
     def content_with_spans(self, batch: Batch, options: EncodeOptions) -> Content:
-        """Encode rows with spans, which do not always follow from their tokens."""
+        """Encode rows with spans, which do not always follow from the tokens."""
         return self.library_content(batch, options.special == "plain", True)
 
     def tokenizer(self, plain: bool) -> Tokenizer:
-        """Get the library's tokenizer that leaves special tokens as text, or that matches them."""
+        """Return the tokenizer that leaves special tokens as text, or that matches them."""
         with self.lock:
             if plain not in self.tokenizers:
                 other = self.tokenizers.get(not plain)
@@ -133,10 +133,11 @@ class TokenizersEncoder:
             return self.tokenizers[plain]
 
     def library_content(self, batch: Batch, plain: bool, with_spans: bool) -> Content:
-        """Encode rows by `tokenizers`, perhaps with spans in bytes.
+        """Encode rows with the library tokenizers, optionally with spans in bytes.
 
         Raises:
-            LibraryFailed: it panics on a text, or fails on a text whose ids it alone defines.
+            LibraryFailed: the library panics on a text, or fails on a text whose ids only the
+                library defines.
         """
         texts, errors = batch.texts()
         try:
@@ -177,7 +178,7 @@ class TokenizersEncoder:
     def _encode_known(
         self, texts: list[str], plain: bool, with_spans: bool
     ) -> tuple[list[Encoding], dict[int, RowError]]:
-        """Encode texts one by one; one that needs an unknown token is refused, as if it were ""."""
+        """Encode texts one by one; refuse those that need an unknown token, with the ids of ""."""
         (nothing,) = self._encodings([""], plain, with_spans)
         encodings: list[Encoding] = []
         errors: dict[int, RowError] = {}
@@ -192,7 +193,7 @@ class TokenizersEncoder:
         return encodings, errors
 
     def _refuse_special_tokens(self, content: Content, batch: Batch) -> Content:
-        """Refuse the rows that contain a special token; each error has the place of its byte."""
+        """Refuse rows that contain a special token; each error has its position in bytes."""
         found = np.flatnonzero(self.table.is_special[content.ids])
         rows = {int(row) - 1 for row in np.searchsorted(content.offsets, found, side="right")}
         texts, _ = batch.texts()
@@ -213,7 +214,7 @@ class TokenizersEncoder:
         return refuse_rows(content, errors) if errors else content
 
     def _find_hidden(self, texts: list[str]) -> list[RowError | None]:
-        """Make the refusals of texts for special tokens that only the library finds."""
+        """Make the refusals of texts for special tokens that exist only after normalization."""
         if not (texts and self.has_hidden_tokens):
             return [None] * len(texts)
         all_matched = self._encodings(texts, False, True)
@@ -225,9 +226,10 @@ class TokenizersEncoder:
         ]
 
     def _add_spans(self, content: Content, batch: Batch, options: EncodeOptions) -> Content:
-        """Add spans by the tokens' lengths; the reference encodes rows that tokens do not spell.
+        """Add spans by the lengths of tokens, if the tokens of a row spell it.
 
-        It also encodes rows with a token that strips white space, in which the next may begin.
+        The reference encodes all other rows, and rows with a token that strips white space in which
+        the next token may begin.
         """
         sizes = self.table.lengths[content.ids]
         ends = np.cumsum(sizes, dtype=np.int64)
@@ -248,10 +250,10 @@ class TokenizersEncoder:
 
 
 def read_tokenizer(document: str) -> Tokenizer:
-    """Make the library's tokenizer of a tokenizer.json, without the cache that it never frees.
+    """Make the library's tokenizer from a tokenizer.json, without its cache, which is never freed.
 
     Raises:
-        VocabularyError: the library cannot read it.
+        VocabularyError: the library cannot read the tokenizer.json.
     """
     try:
         tokenizer = Tokenizer.from_str(document)
@@ -267,9 +269,9 @@ def read_tokenizer(document: str) -> Tokenizer:
 
 
 def share_model(tokenizer: Tokenizer) -> Tokenizer | None:
-    """Make another tokenizer with the same model and steps; None: its added tokens have other ids.
+    """Make another tokenizer with the same model and steps; None if added tokens get other ids.
 
-    It takes a fraction of the time and memory that reading the tokenizer.json again would take.
+    This takes a fraction of the time and memory of reading the tokenizer.json again.
     """
     other = Tokenizer(tokenizer.model)
     other.normalizer = tokenizer.normalizer
@@ -282,7 +284,7 @@ def share_model(tokenizer: Tokenizer) -> Tokenizer | None:
 
 
 def _may_drop(vocabulary: Vocabulary) -> bool:
-    """Return whether symbols may be dropped, behind which the offsets of `tokenizers` are wrong."""
+    """Return whether symbols may be dropped, after which the library's offsets are wrong."""
     model = vocabulary.model
     if not isinstance(model, Bpe) or model.unknown_id is not None:
         return False
@@ -296,7 +298,7 @@ def has_unknown(vocabulary: Vocabulary) -> bool:
 
 
 def _stripping_contents(vocabulary: Vocabulary) -> list[str]:
-    """List special tokens that may give no id, because another one may strip their text."""
+    """List special tokens that may have no id, because another one may strip their text."""
     if not any(token.lstrip or token.rstrip for token in vocabulary.special_tokens):
         return []
     return [t.content for t in vocabulary.special_tokens if t.matched and t.special]

@@ -1,7 +1,7 @@
-"""Encodes BPE of DNA letters by the C++ extension, and the rows that it leaves by another encoder.
+"""Encodes BPE of DNA letters in C++; another encoder encodes the rows that C++ does not support.
 
-Special tokens that strip white space, or are matched after the normalizers, letters that are not
-ASCII, and letters that are left out without an id are left to the other encoder.
+Such rows contain special tokens that strip white space or are matched after the normalizers,
+letters that are not ASCII, or letters that are dropped without an id.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ TASK_BYTES = 1 << 16  # Its tables and letters stay in a core's cache.
 
 @dataclass(slots=True, eq=False)
 class _NativeRows:
-    """The rows of a batch as the extension encoded them.
+    """The rows of a batch after the extension has encoded them.
 
     Attributes:
         encoded: the extension's object.
-        counts: int64[B], the ids of each row; 0 where it is left.
-        reasons: uint8[B], why a row is left, see `tables.REASONS`; 0 where it is encoded.
+        counts: int64[B], the number of ids of each row; 0 for an unsupported row.
+        reasons: uint8[B], why a row is unsupported, see `tables.REASONS`; 0 for an encoded row.
     """
 
     encoded: Any
@@ -46,15 +46,15 @@ class _NativeRows:
 
 
 class DnaEncoder:
-    """Encodes batches of a vocabulary of DNA letters; several threads may call it at once.
+    """Encodes batches of a vocabulary of DNA letters; it is thread-safe.
 
     Attributes:
-        other: the encoder of the rows that the extension leaves.
-        encode_left: encodes them, by `other`.
-        count_left: called with the reasons for which a batch has such rows.
+        other: the encoder of the rows that the extension does not support.
+        encode_left: encodes these rows with `other`.
+        count_left: called with the reasons of a batch's unsupported rows.
         num_threads: the most threads that encode a batch.
-        task_bytes: the bytes of rows, or of a part of a long row, that a thread encodes at once.
-        num_bytes: an estimate of the memory of its tables.
+        task_bytes: the bytes of rows, or of a part of a long row, that form one task of a thread.
+        num_bytes: an estimate of the memory of the tables.
 
     Raises:
         NotCovered: the extension is not built, or does not support the vocabulary.
@@ -95,10 +95,10 @@ class DnaEncoder:
     def encode_with_added(
         self, batch: Batch, options: EncodeOptions, added: AddedIds
     ) -> Encoded | None:
-        """Encode each row with begin and end tokens around it, without a copy of the ids.
+        """Encode each row with begin and end tokens, without copying the ids.
 
         Returns:
-            None: a row is left to the other encoder.
+            None if the extension does not support a row.
         """
         rows = self._encode_rows(batch, options)
         if rows.reasons.any():
@@ -106,10 +106,10 @@ class DnaEncoder:
         return self._write(rows, batch, options, added)
 
     def count(self, batch: Batch, options: EncodeOptions) -> Content | None:
-        """Encode each row, and return the offsets of their ids without the ids.
+        """Encode each row, and return the offsets of the ids without the ids.
 
         Returns:
-            None: a row is left to the other encoder.
+            None if the extension does not support a row.
         """
         rows = self._encode_rows(batch, options)
         if rows.reasons.any():
@@ -134,7 +134,7 @@ class DnaEncoder:
     def _write(
         self, rows: _NativeRows, batch: Batch, options: EncodeOptions, added: AddedIds
     ) -> Encoded:
-        """Write the ids of the rows that are not left."""
+        """Write the ids of the supported rows."""
         offsets = offsets_from_lengths(rows.counts + (rows.reasons == 0) * len(added))
         num_ids = int(offsets[-1])
         dtype: type[np.integer[Any]] = np.uint16 if batch.id_dtype is np.uint16 else np.int32

@@ -24,7 +24,7 @@ MERGING = 32
 GAP_CODE, DROPPED_CODE, UNKNOWN_CODE, NOT_ASCII_CODE = range(MERGING, MERGING + 4)
 FIRST_MIXED = 4
 REASONS = ("", "dna_unknown_letter", "dna_not_ascii", "dna_special_token")
-"""Why the extension leaves a row, by the number that it gives."""
+"""Why the extension does not support a row, by the number that it returns."""
 ACCEPT, KEEP_AS_TEXT, LEAVE_ROW = range(3)
 MAX_SPECIAL_BYTES = 64  # A longer one could hide the whole overlap of two parts of a row.
 MOST_INDEXED = 9  # Letters by which last tokens are looked up.
@@ -32,12 +32,12 @@ MOST_INDEXED = 9  # Letters by which last tokens are looked up.
 
 @dataclass(frozen=True, slots=True)
 class FoundToken:
-    """The action of the extension where it finds the text of a special token.
+    """The action of the extension when it finds the text of a special token.
 
     Attributes:
         content: the text; b"" if the first byte alone decides.
-        token_id: its id.
-        first_byte: its first byte.
+        token_id: the id of the token.
+        first_byte: the first byte of the text.
         action: ACCEPT, KEEP_AS_TEXT or LEAVE_ROW.
     """
 
@@ -47,7 +47,7 @@ class FoundToken:
     action: int
 
     def row(self) -> tuple[bytes, int, int, int]:
-        """Return the fields as the extension gets them."""
+        """Return the fields in the form that the extension accepts."""
         return self.content, self.token_id, self.first_byte, self.action
 
 
@@ -55,7 +55,7 @@ def native_arguments(vocabulary: Vocabulary) -> tuple[Any, ...]:
     """Make the arguments of the extension's `make`.
 
     Raises:
-        NotCovered: the vocabulary is not of DNA letters, or the extension does not support it.
+        NotCovered: the vocabulary has other letters than DNA, or the extension does not support it.
     """
     tokens = dna_tokens(vocabulary)
     letters = tokens.letters
@@ -91,10 +91,11 @@ def table_bytes(arguments: tuple[Any, ...]) -> int:
 
 
 def _indexed_letters(num_tokens: int) -> int:
-    """Return the number of letters by which last tokens are looked up.
+    """Return the number of last letters by which the last token of a text is looked up.
 
-    One more makes the table four times as large, one less leaves more texts to lists. DNABERT-2 has
-    8: 0.5 MB, which the second cache holds. GENA-LM has 9, as many more texts would have lists.
+    One letter more makes the table four times as large; one less makes more texts use lists.
+    DNABERT-2 has 8, for 0.5 MB, which fit the second-level cache. GENA-LM has 9, as with 8 many
+    more texts would use lists.
     """
     return min(MOST_INDEXED, 2 + num_tokens.bit_length() // 2)
 
@@ -140,7 +141,7 @@ def _letter_arrays(
 
 
 def _found_tokens(vocabulary: Vocabulary, letters: Letters, mode: str) -> list[FoundToken]:
-    """List the special tokens that are looked for in a mode, the longest first."""
+    """List the special tokens that are searched in a mode, the longest first."""
     found: dict[bytes, list[FoundToken]] = {}
     for token in sorted(vocabulary.special_tokens, key=lambda token: not token.special):
         if token.matched:
@@ -166,7 +167,7 @@ def _find_token(
 
 
 def _first_bytes(letters: Letters, firsts: set[bytes]) -> Iterator[int]:
-    """Yield the bytes of a text that may become one of these by normalizers."""
+    """Yield the bytes of a text that normalizers may convert to one of the given bytes."""
     steps = letters.steps
     for byte in range(256):
         made = steps.letters[byte]
