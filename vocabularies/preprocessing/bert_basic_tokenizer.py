@@ -17,7 +17,7 @@ NO_CHARACTER = "\ufffd"
 
 
 def is_word_separator(character: str) -> bool:
-    """Whether a character separates words: white space, tabs and line breaks."""
+    """Whether a character separates words: tabs, line breaks and white space without controls."""
     is_control = unicodedata.category(character).startswith("C")
     return character in "\t\n\r" or (character.isspace() and not is_control)
 

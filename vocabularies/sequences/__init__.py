@@ -1,12 +1,12 @@
 """DNA sequences: corpora, strands, windows, augmentation and the mtDNA model's tokenizer.
 
-`corpus` holds the sequences that training and metrics read; `strand` reverses and complements a
-batch; `windows` cuts the ids of a genome into overlapping windows, as `window_layout` decides from
-options and a vocabulary; `channel` reads values for bases from a file; `augmentation` crops rows
-and substitutes letters at random from a seed, as the GPU does; `mtdna` is that model's tokenizer
-with the names of its published code; `statistics` counts which tokens occur, and `statistics_plot`
-draws it.
+`corpus` stores the sequences for training and metrics; `strand` computes the reverse complements of
+a batch; `windows` cuts the ids of a genome into overlapping windows; `window_layout` checks the
+options of windows against a vocabulary; `chunks` cuts the ids of a text into chunks; `channel`
+reads values for bases from a file; `augmentation` crops rows and substitutes letters at random from
+a seed, as the GPU does; `mtdna` is the mtDNA model's tokenizer with the names of its published
+code; `statistics` counts how often tokens occur, and `statistics_plot` draws the counts.
 
-The service's windows, training and users in Python call it. Everything works on flat NumPy arrays
+The service, training and users in Python call these modules. Everything works on flat NumPy arrays
 and gives the same result on every machine.
 """

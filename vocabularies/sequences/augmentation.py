@@ -1,15 +1,15 @@
 """Crops sequences and substitutes their letters at random, from a seed, the same on every machine.
 
-A random number depends only on the seed, the number of the row and the place in the row: not on
-the batch, the order or the engine. gpu/cuda/batch/augment_rows.cuh does the same on a device.
-Knows no vocabulary.
+A random number depends only on the seed, the number of the row and the position in the row, not on
+the batch, the order or the engine. gpu/cuda/batch/augment_rows.cuh does the same on a device. This
+module does not depend on vocabularies.
 
 Philox 4x32 with ten rounds gives four words of 32 bits for the key (seed % 2^32, seed // 2^32)
-and the counter (number, purpose, row % 2^32, row // 2^32). With purpose 0 and number 0, words 0
-and 1 choose where the crop of a row begins: (word 1 * 2^32 + word 0) * choices // 2^64. With
-purpose 1, word p % 4 of number p // 4 is for letter p of the row as sent: the letter is substituted
-if word // 2^8 is below the rate * 2^24, and (word % 2^8) * 3 // 2^8 chooses one of the three
-letters that follow it in ACGTACG.
+and the counter (number, purpose, row % 2^32, row // 2^32). With purpose 0 and number 0, words 0 and
+1 choose the begin of a row's crop: (word 1 * 2^32 + word 0) * choices // 2^64. With purpose 1, word
+p % 4 of number p // 4 is used for letter p of the original row: the letter is substituted if word
+// 2^8 is below the rate * 2^24, and (word % 2^8) * 3 // 2^8 chooses one of the three letters that
+follow it in ACGTACG.
 """
 
 from __future__ import annotations
@@ -35,23 +35,25 @@ LOW, HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 CROP, LETTER = 0, 1
 RATE_BITS = 24
 LAST_ASCII = 0x7F
-BLOCK = 1 << 13  # Counters at once, which stay in the caches.
+# The number of counters that are computed at once, few enough for the CPU's caches.
+BLOCK = 1 << 13
 
 
 @dataclass(frozen=True, slots=True)
 class Augmentation:
-    """The changes to each row: letters first, then the crop.
+    """The random changes to each row: first substitutions, then the crop.
 
     Attributes:
-        seed: 0 .. 2^64 - 1.
-        crop_letters: longer rows are cropped to so many letters; None: no crop.
-        substitution_rate: the share of the letters A, C, G, T, in either case, that become another
-            of them; all other letters stay.
-        first_row: the number of the first row in the whole data set, so that a part of the set is
-            changed as it is in the whole.
+        seed: the seed, 0 .. 2^64 - 1.
+        crop_letters: the length to which longer rows are cropped, in letters; None: rows are not
+            cropped.
+        substitution_rate: the probability, 0 to 1, with which a letter A, C, G or T, in either
+            case, is replaced by another one of them; other letters do not change.
+        first_row: the number of the first row in the whole data set; with it, a part of the data
+            set is changed in the same way as the whole.
 
     Raises:
-        TypeError: a field is not a number of its kind.
+        TypeError: a field is not a number of its annotated type.
         ValueError: a field is out of range.
     """
 
@@ -79,12 +81,12 @@ class Augmentation:
         return round(self.substitution_rate * (1 << RATE_BITS))
 
     def sizes(self, sizes: Int64s) -> Int64s:
-        """Return the letters of each row after the crop, int64[B], by its letters before."""
+        """Return the length of each row after the crop, int64[B], from its length before."""
         return sizes if self.crop_letters is None else np.minimum(sizes, self.crop_letters)
 
 
 def philox(seed: int, counters: UInt64s) -> UInt64s:
-    """Make four random words of 32 bits, uint64[..., 4], for each counter, uint64[..., 4].
+    """Compute four random 32-bit words for each counter; both are uint64[..., 4].
 
     Source: Salmon, Moraes, Dror, Shaw, Parallel Random Numbers: As Easy as 1, 2, 3, 2011.
 
@@ -127,7 +129,7 @@ def augment(data: Bytes, offsets: Int64s, augmentation: Augmentation) -> tuple[B
 
 
 class NotASequence(ValueError):
-    """A row has a letter beyond ASCII, inside of which a crop could begin.
+    """A row has a character outside of ASCII, which a crop could split.
 
     Attributes:
         row: the number of the row in its batch.
@@ -139,7 +141,7 @@ class NotASequence(ValueError):
 
 
 def augment_batch(batch: Batch, augmentation: Augmentation) -> Batch:
-    """Return the batch with its rows augmented and all else as it was.
+    """Return a batch with the augmented rows and the same options.
 
     Raises:
         NotASequence: a row is not ASCII.
@@ -156,13 +158,13 @@ def augment_batch(batch: Batch, augmentation: Augmentation) -> Batch:
 
 
 class StreamAugmenter:
-    """Augments the batches of a stream, whose rows are numbered through.
+    """Augments the batches of a stream; rows are numbered across batches.
 
     Args:
         augmentation: the changes; `first_row` is the number of the stream's first row.
 
     Attributes:
-        num_rows: the number of rows so far.
+        num_rows: the number of rows augmented so far.
     """
 
     def __init__(self, augmentation: Augmentation) -> None:
@@ -173,7 +175,7 @@ class StreamAugmenter:
         """Return the stream's next batch with its rows augmented.
 
         Raises:
-            NotASequence: a row is not ASCII; its number is that in the stream.
+            NotASequence: a row is not ASCII; the error has its number in the stream.
             ValueError: the number of a row is too large.
         """
         begin = self.num_rows
@@ -193,7 +195,7 @@ def _words(seed: int, numbers: UInt64s, purpose: int, rows: UInt64s) -> UInt64s:
 
 
 def _substituted(data: Bytes, offsets: Int64s, rows: UInt64s, augmentation: Augmentation) -> Bytes:
-    """Return the letters of the rows with some of them substituted."""
+    """Return the letters of the rows after the substitutions."""
     word = _letter_words(augmentation.seed, np.diff(offsets), rows)
     letters = np.frombuffer(b"ACGT", np.uint8)
     code = np.full(256, 4, np.uint8)
@@ -210,7 +212,7 @@ def _substituted(data: Bytes, offsets: Int64s, rows: UInt64s, augmentation: Augm
 def _letter_words(seed: int, sizes: Int64s, rows: UInt64s) -> UInt32s:
     """Return the random word of each letter of all rows, uint32[N].
 
-    Four letters share a number, and are computed once.
+    The words of four letters come from one counter, which is computed once.
     """
     num_groups = -(-sizes // 4)
     numbers = ragged_indices(np.zeros_like(sizes), num_groups).view(np.uint64)

@@ -1,6 +1,6 @@
-"""Reads a channel of values for the bases of sequences, such as heteroplasmy levels, from a file.
+"""Reads one value for each base of sequences, such as heteroplasmy levels, from a file.
 
-Most bases have no value of their own, so the file names only those that have one.
+The file lists only the bases with a value other than 0, because most bases have none.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MAX_FLOAT32 = float(np.finfo(np.float32).max)
 
 
 class ChannelError(ValueError):
-    """A line of a channel's file is wrong, or does not fit the sequences."""
+    """A line of a channel's file is invalid, or does not fit the sequences."""
 
     def __init__(self, message: str, line: int) -> None:
         super().__init__(f"line {line}: {message}")
@@ -32,14 +32,15 @@ class _Entries:
 
 
 class SparseChannel:
-    """The values of some bases of named sequences; all other bases have 0.
+    """The values of some bases of named sequences; the value of all other bases is 0.
 
     Args:
-        data: lines of a sequence's name, the position of a base from 0, and its value, with tabs
-            between. Empty lines and lines that begin with "#" are skipped.
+        data: the content of a file. Each line has a sequence's name, the position of a base from 0,
+            and the value of the base, separated by tabs. Empty lines and lines that begin with "#"
+            are skipped.
 
     Raises:
-        ChannelError: a line is wrong, or a base is there twice.
+        ChannelError: a line is invalid, or a base occurs twice.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -74,12 +75,12 @@ class SparseChannel:
 
         Args:
             name: the sequence's name.
-            length: its number of bases, or that of a part of it.
-            begin: the position at which the part begins.
-            continues: whether there are bases behind the part.
+            length: the number of bases of the sequence or of a part of it.
+            begin: the position of the part's first base in the sequence.
+            continues: whether the sequence continues after the part.
 
         Raises:
-            ChannelError: a position is beyond the sequence.
+            ChannelError: a position in the file is beyond the end of the sequence.
         """
         values = np.zeros(length, np.float32)
         if (entries := self._sequences.get(name)) is None:
@@ -95,10 +96,10 @@ class SparseChannel:
         return values
 
     def check_used(self) -> None:
-        """Check that there was a sequence for every line; call it after the last sequence.
+        """Check that the values of every line have been read; call it after the last sequence.
 
         Raises:
-            ChannelError: a line names a sequence whose values nobody read.
+            ChannelError: a line is for a sequence whose values were never requested.
         """
         for entries in self._sequences.values():
             if not entries.is_used:
@@ -107,7 +108,7 @@ class SparseChannel:
 
 
 def _decode_as_names(row: bytes) -> str:
-    """Decode a line as the names of FASTA records are: UTF-8, or Latin-1 where it is not."""
+    """Decode a line like the names of FASTA records: as UTF-8 if it is valid, else as Latin-1."""
     try:
         return row.decode()
     except UnicodeDecodeError:

@@ -1,6 +1,6 @@
-"""Cuts the ids of a text into chunks of at most so many ids, which may overlap.
+"""Cuts the ids of a text into chunks of limited size, which may overlap.
 
-Knows no text and no engine: takes ids with their places, and returns those of each chunk.
+The input is the ids of a text with their spans. This module does not depend on texts or engines.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Chunks:
     Attributes:
         ids: int32[T], the ids of all chunks, begin and end tokens included.
         offsets: int64[C + 1], where the ids of each chunk begin.
-        starts: int64[C], the number of the first token of each chunk.
+        starts: int64[C], the number of each chunk's first token in the text, from 0.
         spans: int64[C, 2], the begin and the end of each chunk in the text, in bytes.
         num_tokens: the number of the text's tokens.
     """
@@ -39,12 +39,12 @@ class Chunks:
 
 @dataclass(frozen=True, slots=True)
 class ChunkLayout:
-    """How a text is cut.
+    """The options for cutting a text into chunks.
 
     Attributes:
-        added: the ids around each chunk.
-        size: the most tokens of the text that a chunk has.
-        overlap: the tokens that two neighbours share.
+        added: the begin and end tokens of each chunk.
+        size: the largest number of tokens of the text in a chunk.
+        overlap: the number of tokens that two neighbouring chunks share.
     """
 
     added: AddedIds
@@ -53,11 +53,11 @@ class ChunkLayout:
 
     @classmethod
     def of(cls, added: AddedIds, chunk_size: int, chunk_overlap: int) -> ChunkLayout:
-        """Make the layout of chunks of at most `chunk_size` ids, those of `added` included.
+        """Make the layout of chunks of at most `chunk_size` ids, including those of `added`.
 
         Raises:
-            ChunkTooSmall: no token fits beside the added ids.
-            OverlapTooLarge: neighbours would share all of their tokens.
+            ChunkTooSmall: a chunk has no room for a token beside the added ids.
+            OverlapTooLarge: neighbouring chunks would share all of their tokens.
         """
         size = int(count_kept(LONGEST, added, chunk_size)[0])
         if size < 1:
@@ -68,7 +68,7 @@ class ChunkLayout:
         return cls(added, size, chunk_overlap)
 
     def count_ids(self, num_tokens: int) -> int:
-        """Return the most ids that the chunks of so many tokens have together."""
+        """Return the largest total number of ids in the chunks of a text of `num_tokens` tokens."""
         width = min(self.size, num_tokens) + len(self.added)
         return count_chunks(num_tokens, self.size, self.overlap) * width
 
@@ -87,7 +87,7 @@ def cut_chunks(
     """Cut the ids of a text into chunks.
 
     Args:
-        layout: how they are cut.
+        layout: the options.
         ids: int32[T], without begin and end tokens.
         spans: int64[T, 2], the begin and the end of each id in the text, in bytes.
     """
@@ -112,13 +112,13 @@ def find_chunks(num_tokens: int, size: int, overlap: int) -> NDArray[np.int64]:
     """Return the first token of each chunk, and the one behind its last, int64[C, 2].
 
     All chunks but the last have `size` tokens, and each begins `overlap` tokens before the end of
-    the one before it. The chunk that reaches the last token is the last, as with the overflowing
-    tokens of Hugging Face. No tokens are one chunk without any.
+    the one before it. The first chunk that contains the last token is the last chunk, as with the
+    overflowing tokens of Hugging Face. A text without tokens has one empty chunk.
 
     Args:
         num_tokens: the number of the text's tokens.
-        size: the most tokens of a chunk, at least one.
-        overlap: the tokens that two neighbours share, fewer than `size`.
+        size: the largest number of tokens of a chunk, 1 or more.
+        overlap: the number of tokens that two neighbouring chunks share, less than `size`.
 
     Example: 10 tokens in chunks of 4 that overlap by 1 are 0..4, 3..7 and 6..10.
     """

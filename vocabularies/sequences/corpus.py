@@ -1,6 +1,6 @@
-"""A corpus: the sequences that a vocabulary is learnt from and motifs are measured in.
+"""A corpus: the sequences for learning a vocabulary and for measuring motifs.
 
-Knows no file and no tokens.
+This module does not depend on files or tokens.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ COUNTED_AT_ONCE = 1 << 20
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """Sequences of ASCII letters; merges never cross from one to the next.
+    """Sequences of ASCII letters; no merge crosses the border of a sequence.
 
     Attributes:
         data: uint8[N], the sequences joined.
         offsets: int64[B + 1], where each begins; the last entry is N.
-        counts: int64[B], how often each sequence counts in training; None: once.
+        counts: int64[B], the weight of each sequence in training, as a number of copies; None: 1
+            each.
 
     Raises:
-        VocabularyError: a byte is not ASCII, or the arrays do not fit.
+        VocabularyError: a byte is not ASCII, or the arrays do not fit together.
     """
 
     data: NDArray[np.uint8]
@@ -52,7 +53,7 @@ class Corpus:
 
     @classmethod
     def of(cls, sequences: Iterable[str]) -> Corpus:
-        """Make the corpus of some strings."""
+        """Make a corpus from strings."""
         batch = Batch([*sequences])
         return cls(batch.data, batch.offsets)
 
@@ -61,12 +62,12 @@ class Corpus:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """The letters of each sequence, int64[B]."""
+        """The number of letters of each sequence, int64[B]."""
         return np.diff(self.offsets)
 
     @cached_property
     def num_bases(self) -> int:
-        """The letters of all sequences, each as often as its sequence counts."""
+        """The number of letters of all sequences, weighted by `counts`."""
         counts = 1 if self.counts is None else self.counts
         return int((self.lengths * counts).sum())
 
@@ -81,7 +82,7 @@ class Corpus:
 
     @cached_property
     def letters(self) -> str:
-        """The letters that occur, in the order of their codes."""
+        """The letters that occur in the corpus, sorted by their codes."""
         counts = np.zeros(128, np.int64)
         # Counted in blocks: bincount converts its input to eight bytes a letter.
         for begin in range(0, len(self.data), COUNTED_AT_ONCE):
@@ -89,12 +90,12 @@ class Corpus:
         return bytes(np.flatnonzero(counts).tolist()).decode()
 
     def upper(self) -> Corpus:
-        """Make the same corpus in upper case, such as of a genome with repeats in lower case."""
+        """Return the corpus in upper case; genomes often have repeats in lower case."""
         lower = (self.data >= ord("a")) & (self.data <= ord("z"))
         return replace(self, data=np.where(lower, self.data - 32, self.data).astype(np.uint8))
 
     def spelled(self, letter: Literal["T", "U"]) -> Corpus:
-        """Make the same corpus with T for every U, or U for every T, in either case."""
+        """Return the corpus with every U replaced by T, or every T by U, keeping the case."""
         other = b"Uu" if letter == "T" else b"Tt"
         table = np.arange(256, dtype=np.uint8)
         table[[*other]] = [ord(letter), ord(letter.lower())]

@@ -1,9 +1,10 @@
 """The tokenizer of the mtDNA model with the names of its published code.
 
-A thin layer over Vocabulary, tables and windows. Every array is NumPy's and goes to torch and other
-libraries through DLPack without a copy. Knows no engine: one sequence at a time, on the CPU.
+A thin layer over Vocabulary, tables and windows. All arrays are NumPy arrays, which torch and other
+libraries can use through DLPack without a copy. The functions process one sequence at a time on the
+CPU, without an engine.
 
-Source: mtdna-foundation-model, docs/02_tokenization.md and its code. Where the two differ, this
+Source: mtdna-foundation-model, docs/02_tokenization.md and its code. If the two differ, this module
 follows the code; the documentation's order at the junction is the option "prepend".
 """
 
@@ -30,21 +31,22 @@ from vocabularies.sequences.window_layout import Junction
 from vocabularies.sequences.windows import Windows, make_windows
 
 VOCAB_NAME = "vocab.json"
-MAX_IDS = 1 << 25  # The most that a GPU's tables hold: enough for 12-mers.
+MAX_IDS = 1 << 25  # The limit of the GPU's tables; enough for 12-mers.
 
 
 class KmerVocabulary:
-    """All k-mers of A, C, G and T behind six special tokens.
+    """A vocabulary of six special tokens, followed by all k-mers of A, C, G and T.
 
     Attributes:
-        vocabulary: the Vocabulary that it wraps, for engines.
+        vocabulary: the wrapped Vocabulary, for engines.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         """Wrap a vocabulary of k-mers at every base.
 
         Raises:
-            ValueError: the vocabulary has another rule.
+            ValueError: the vocabulary does not encode k-mers at every base, or splits at white
+                space.
         """
         model = vocabulary.model
         if not isinstance(model, Kmers) or (model.frame, model.stride) != ("sequence", 1):
@@ -59,12 +61,12 @@ class KmerVocabulary:
 
     @classmethod
     def build(cls, k: int = 6) -> KmerVocabulary:
-        """Build the vocabulary of a k: special tokens 0 to 5, then the k-mers in counting order.
+        """Build the vocabulary for a k: special tokens 0 to 5, then the k-mers in counting order.
 
-        k = 11 takes half a GiB of memory, k = 12 two GiB and six seconds.
+        k = 11 needs half a GiB of memory; k = 12 needs two GiB and six seconds.
 
         Raises:
-            TypeError: k is no whole number.
+            TypeError: k is not an integer.
             ValueError: k is not 1 to 12.
         """
         k = operator.index(k)
@@ -74,12 +76,12 @@ class KmerVocabulary:
 
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> KmerVocabulary:
-        """Read vocab_config.json of a folder, or vocab.json where there is none.
+        """Read the vocab_config.json of a folder, or its vocab.json if there is none.
 
         Raises:
-            VocabularyError: the file is wrong; it names the place of every fault.
-            ValueError: its vocabulary has no k-mer at every base.
-            OSError: neither file is there.
+            VocabularyError: the file is invalid; the error lists the place of every fault.
+            ValueError: its vocabulary does not encode k-mers at every base.
+            OSError: neither file exists.
         """
         config = Path(folder) / CONFIG_NAME
         if config.exists():
@@ -87,13 +89,13 @@ class KmerVocabulary:
         return cls(read_vocabulary({VOCAB_NAME: (Path(folder) / VOCAB_NAME).read_bytes()}))
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write vocab_config.json and, for the model's own code, vocab.json into a folder."""
+        """Write vocab_config.json and, for the model's published code, vocab.json into a folder."""
         save_pretrained(self.vocabulary, folder)
         words = {self.decode(i): i for i in range(len(self)) if self.vocabulary.tokens[i]}
         (Path(folder) / VOCAB_NAME).write_text(json.dumps(words))
 
     def __len__(self) -> int:
-        """Count the ids: 4**k k-mers and the special tokens."""
+        """Return the number of ids: 4**k k-mers and the special tokens."""
         return len(self.vocabulary)
 
     def __contains__(self, token: str) -> bool:
@@ -103,13 +105,13 @@ class KmerVocabulary:
         return len(token) == self.k and set(token) <= set(self._model.letters)
 
     def encode(self, token: str) -> int:
-        """Return the id of one k-mer or special token, else [UNK]'s. "AAAAAA" is 6."""
+        """Return the id of a k-mer or special token, or the id of [UNK]. Example: "AAAAAA" is 6."""
         if self._is_kmer(token):
             return int(self.kmer_ids(token, np.zeros(1, np.int64))[0])
         return self._special.get(token, self._model.unknown_id)
 
     def decode(self, token_id: int) -> str:
-        """Return the k-mer or special token of an id; "[UNK]" for a number that is no id."""
+        """Return the k-mer or special token of an id; "[UNK]" for a number that is not an id."""
         if not 0 <= token_id < len(self) or self.vocabulary.tokens[token_id] is None:
             token_id = self._model.unknown_id
         return self.vocabulary.token_string(token_id)
@@ -118,16 +120,16 @@ class KmerVocabulary:
         """Return the id of "pad", "cls", "mask", "unk" or "sep".
 
         Raises:
-            KeyError: the vocabulary has no token for it.
+            KeyError: the vocabulary has no token for the role.
         """
         return self.vocabulary.roles[role]
 
     def in_case(self, seq: str) -> str:
-        """Return the sequence in the case of the k-mers."""
+        """Convert a sequence to upper case if the vocabulary's k-mers are in upper case."""
         return seq.upper() if self._model.case == "upper" else seq
 
     def kmer_ids(self, seq: str, positions: NDArray[np.int64]) -> NDArray[np.int32]:
-        """Return int32[T] ids of the k-mers at int64[T] positions; beyond the end they wrap."""
+        """Return the ids, int32[T], of the k-mers at int64[T] positions of a circular sequence."""
         data = np.frombuffer(seq.encode("ascii", "replace"), np.uint8)
         codes = self._table.codes[data].astype(np.int64)
         numbers = np.zeros(len(positions), np.int64)
@@ -148,28 +150,30 @@ def tokenize_sequence(
     het_levels: ArrayLike | None = None,
     junction: Junction = "append",
 ) -> dict[str, NDArray[Any]]:
-    """Tokenize one sequence to its k-mers with their places and heteroplasmy.
+    """Tokenize one sequence to its k-mers, with their positions and heteroplasmy.
 
     Args:
-        seq: bases, made upper case first; a k-mer with any letter but A, C, G and T is [UNK].
+        seq: the bases, which are converted to upper case; a k-mer with a letter other than A, C, G
+            and T is [UNK].
         vocabulary: gives the ids of k-mers.
-        k: must equal the vocabulary's k; None: that one.
-        stride: bases from one k-mer to the next.
-        max_seq_len: most tokens; the rest is cut off. None: no limit. Nothing is padded.
-        circular: the k-mers of the last k - 1 bases wrap; if False, there are none.
+        k: must equal the vocabulary's k; None: the vocabulary's k.
+        stride: the number of bases from one k-mer to the next.
+        max_seq_len: the largest number of tokens; further tokens are dropped. None: no limit.
+            Nothing is padded.
+        circular: whether the sequence is circular, so that the last k - 1 bases also have k-mers,
+            which continue at the first base.
         het_levels: float[L], the heteroplasmy of each base, from 0 to 1: the share of copies with
             another allele. None: zeros.
-        junction: "append" gives the k-mers in order of their first base, so that those over the
-            junction are the last, as the model's code does; "prepend" puts these k - 1 in front,
-            as its documentation says. Both give the same k-mers.
+        junction: where the k - 1 k-mers over the junction are placed: "append": last, in the order
+            of their first bases, as in the model's code; "prepend": first, as in its documentation.
 
     Returns:
-        NumPy arrays of T tokens, which torch.from_dlpack takes without a copy: input_ids int32,
-        attention_mask int8 (1 everywhere), position_ids int64 (the base at which the k-mer begins)
-        and het_values float32 (the heteroplasmy of that base).
+        NumPy arrays of T tokens, which torch.from_dlpack uses without a copy: input_ids int32,
+        attention_mask int8 (1 everywhere), position_ids int64 (the position of the k-mer's first
+        base) and het_values float32 (the heteroplasmy of that base).
 
     Raises:
-        TypeError: the sequence is no str, or the stride is no whole number.
+        TypeError: the sequence is not a str, or the stride is not an integer.
         ValueError: a number is out of range, lengths differ, or a circular sequence is too short.
 
     Example, k = 3: ACGTT gives ACG CGT GTT TTA TAC at 0 1 2 3 4; with the junction prepended
@@ -237,18 +241,18 @@ def window_sequence(
     junction: Junction = "append",
     add_cls: bool = False,
 ) -> Windows:
-    """Cut a whole genome into overlapping windows of its k-mers, which wrap if it is circular.
+    """Cut a genome into overlapping windows of its k-mers; those of a circular genome wrap.
 
     Args:
         seq: bases, as for `tokenize_sequence`.
         vocabulary: gives the ids of k-mers.
-        window: tokens in a window, [CLS] not counted.
-        stride: tokens from one window's begin to the next one's.
-        circular: k-mers and windows wrap; else the last windows are padded with [PAD].
+        window: the number of tokens in a window, without [CLS].
+        stride: the number of tokens from the begin of one window to the begin of the next.
+        circular: whether k-mers and windows wrap; otherwise the last windows are padded with [PAD].
         het_levels: as for `tokenize_sequence`.
         junction: as for `tokenize_sequence`.
-        add_cls: put [CLS] before every window, as the model's documentation says; its code does
-            not.
+        add_cls: whether [CLS] is put before every window, as the model's documentation says; its
+            code does not do this.
 
     Returns:
         Windows: input_ids, attention_mask, position_ids, and in `channel` the heteroplasmy at the
@@ -257,7 +261,7 @@ def window_sequence(
     Raises:
         ValueError: as `tokenize_sequence` and `make_windows`.
 
-    Example: 16,569 bases give 65 windows of 512, the last of which reads over the junction.
+    Example: 16,569 bases give 65 windows of 512 tokens; the last window crosses the junction.
     """
     tokens = tokenize_sequence(
         seq, vocabulary, max_seq_len=None, circular=circular, junction=junction

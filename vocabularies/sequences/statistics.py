@@ -1,6 +1,6 @@
 """Counts which tokens of a vocabulary occur in sequences, and how often.
 
-Takes ids of any engine, batch after batch, so that memory does not grow with the sequences.
+Ids come from any engine, one batch after the other, so memory does not grow with the sequences.
 
 Source: mtdna-foundation-model, docs/02_tokenization.md, "Vocabulary Statistics".
 """
@@ -22,7 +22,7 @@ from vocabularies.sequences.mtdna import KmerVocabulary, tokenize_sequence
 
 @dataclass(frozen=True, slots=True)
 class TokenCount:
-    """A token, and how often it occurs; `share` is that of all tokens."""
+    """A token, how often it occurs, and its share of all tokens."""
 
     token: str
     id: int
@@ -32,12 +32,12 @@ class TokenCount:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VocabularyStatistics:
-    """How often the tokens of a vocabulary occur in some sequences.
+    """The number of occurrences of a vocabulary's tokens in some sequences.
 
     Attributes:
         vocabulary: the vocabulary.
         counts: int64[V], how often each id occurs.
-        lengths: {number of tokens: number of sequences that have so many}.
+        lengths: {number of tokens: number of sequences with this many tokens}.
         is_word: bool[V], whether an id is a k-mer; for a vocabulary without k-mers, whether it is
             a token that is not special.
     """
@@ -49,7 +49,7 @@ class VocabularyStatistics:
 
     @property
     def unit(self) -> str:
-        """The name of the counted tokens: "k-mers", or "tokens" where they have any length."""
+        """The name of the counted tokens: "k-mers", or "tokens" if the vocabulary has no k-mers."""
         return "k-mers" if isinstance(self.vocabulary.model, Kmers) else "tokens"
 
     @property
@@ -64,7 +64,7 @@ class VocabularyStatistics:
 
     @property
     def num_possible(self) -> int:
-        """The number of k-mers that the vocabulary has."""
+        """The number of k-mers in the vocabulary."""
         return int(self.is_word.sum())
 
     @property
@@ -74,12 +74,12 @@ class VocabularyStatistics:
 
     @property
     def share_seen(self) -> float:
-        """The share of the vocabulary's k-mers that occur, 0 to 1."""
+        """The share of the vocabulary's k-mers that occur at least once, 0 to 1."""
         return self.num_seen / max(1, self.num_possible)
 
     @property
     def num_unknown(self) -> int:
-        """The number of tokens that are [UNK]; 0 where the vocabulary has no such token."""
+        """The number of [UNK] tokens; 0 if the vocabulary has no such token."""
         unknown_id = self.vocabulary.roles.get("unk")
         return 0 if unknown_id is None else int(self.counts[unknown_id])
 
@@ -94,7 +94,7 @@ class VocabularyStatistics:
         return self.num_tokens / max(1, self.num_sequences)
 
     def most_frequent(self, number: int = 10) -> list[TokenCount]:
-        """Return the k-mers that occur most often; of equally frequent ones the lowest id first."""
+        """Return the most frequent k-mers; equally frequent ones are sorted by id."""
         order = np.argsort(-self.counts, kind="stable")
         seen = order[self.is_word[order] & (self.counts[order] > 0)][:number]
         total = max(1, self.num_tokens)
@@ -104,12 +104,12 @@ class VocabularyStatistics:
         ]
 
     def never_seen(self) -> list[str]:
-        """Return the k-mers that do not occur, in the order of their ids."""
+        """Return the k-mers that do not occur, sorted by id."""
         absent = np.flatnonzero(self.is_word & (self.counts == 0))
         return [self.vocabulary.token_string(i) for i in absent.tolist()]
 
     def as_dict(self, number: int = 10) -> dict[str, Any]:
-        """Return the figures as JSON can have them, with so many of the most frequent k-mers."""
+        """Return the statistics as JSON values, with the `number` most frequent k-mers."""
         return {
             "digest": self.vocabulary.digest,
             "num_sequences": self.num_sequences,
@@ -142,13 +142,13 @@ class TokenCounter:
 
         Args:
             ids: [T], the ids of all sequences.
-            lengths: int64[B], how many of them each sequence has.
+            lengths: int64[B], the number of ids of each sequence.
         """
         self._counts += np.bincount(ids, minlength=len(self._counts))
         self._lengths.update(lengths.tolist())
 
     def statistics(self) -> VocabularyStatistics:
-        """Return the figures of the tokens counted so far."""
+        """Return the statistics of the tokens counted so far."""
         is_word = _find_words(self._vocabulary)
         return VocabularyStatistics(
             self._vocabulary, self._counts.copy(), dict(self._lengths), is_word
@@ -174,8 +174,8 @@ def vocabulary_statistics(
     Args:
         sequences: bases, as for `tokenize_sequence`.
         vocabulary: gives the ids of k-mers.
-        circular: count the k-mers over the junction too. The figures of the model's documentation
-            are without them: 16,564 tokens of 16,569 bases.
+        circular: whether k-mers over the junction are counted. The model's documentation does not
+            count them: 16,569 bases have 16,564 tokens.
 
     Raises:
         TypeError, ValueError: as `tokenize_sequence`.

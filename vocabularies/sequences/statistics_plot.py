@@ -1,6 +1,6 @@
 """Draws the statistics of a vocabulary as SVG.
 
-It needs no library for plots, and the same figures give the same file on every machine.
+It needs no plotting library. The same statistics give the same file on every machine.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ COLOUR = "#1b5e9e"
 
 
 class _Bar(NamedTuple):
-    """One bar: its label, its length and the text of its figure."""
+    """One bar: its label, its length, and the text of its value."""
 
     label: str
     length: float
@@ -58,7 +58,7 @@ def plot(statistics: VocabularyStatistics) -> str:
 
 
 def _bars_of_occurrences(statistics: VocabularyStatistics) -> list[_Bar]:
-    """Make a bar of the k-mers that never occur, and one for each power of ten of occurrences."""
+    """Make a bar for k-mers that never occur, and one for each power of ten of occurrences."""
     counts = statistics.counts[statistics.is_word]
     bars = [_count_bar("never", int(np.count_nonzero(counts == 0)))]
     low = 1
@@ -70,7 +70,7 @@ def _bars_of_occurrences(statistics: VocabularyStatistics) -> list[_Bar]:
 
 
 def _bars_of_lengths(statistics: VocabularyStatistics) -> list[_Bar]:
-    """Make a bar for each of equal ranges of lengths."""
+    """Divide the lengths of sequences into ranges of equal size, and make a bar for each."""
     if not statistics.lengths:
         return []
     shortest, longest = min(statistics.lengths), max(statistics.lengths)

@@ -1,14 +1,11 @@
-"""Reverses and complements every sequence of a batch.
-
-Knows neither vocabularies nor ids.
-"""
+"""Computes the reverse complement of every sequence of a batch."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-BLOCK_BYTES = 1 << 22  # Bounds the index, 8 bytes a base, to 32 MiB.
+BLOCK_BYTES = 1 << 22  # Bounds the memory of the index, 8 bytes for each base, to 32 MiB.
 
 _PAIRS = ("AT", "CG", "RY", "KM", "BV", "DH", "SS", "WW", "NN")
 
@@ -25,15 +22,15 @@ def _complement_table() -> NDArray[np.uint8]:
 
 
 COMPLEMENT = _complement_table()
-"""uint8[256]: the letter opposite each letter: IUPAC codes, U as A, case kept, all else itself."""
+"""The complement of each byte, uint8[256]: IUPAC codes (U to A) keep their case."""
 
 
 def reverse_complement(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """Reverse and complement each row; the rows stay in order.
+    """Compute the reverse complement of each row; the order of the rows does not change.
 
     Args:
         data: uint8[N], the rows joined.
-        offsets: int64[B + 1], where each row begins; 0 first and N last.
+        offsets: int64[B + 1], where each row begins; the first entry is 0, the last N.
 
     Returns:
         uint8[N], a new array with the same offsets.
@@ -44,7 +41,8 @@ def reverse_complement(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> N
     assert int(offsets[0]) == 0
     assert int(offsets[-1]) == num_bytes
     opposite = np.empty(num_bytes, np.uint8)
-    mirrors = offsets[:-1] + offsets[1:] - 1  # Byte i of a row takes byte mirror - i.
+    # Byte i of a row becomes the complement of byte mirror - i.
+    mirrors = offsets[:-1] + offsets[1:] - 1
     for first in range(0, num_bytes, BLOCK_BYTES):
         last = min(first + BLOCK_BYTES, num_bytes)
         begin_row = int(np.searchsorted(offsets, first, side="right")) - 1

@@ -1,6 +1,6 @@
-"""Decides how the windows of sequences are made, by options and a vocabulary.
+"""Derives the layout of windows from options and a vocabulary.
 
-The calls and commands that cut windows share it, so that they refuse the same options.
+All calls and commands that cut windows use it, so that they refuse the same options.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.sequences.windows import Windows, make_windows
 
 Junction = Literal["append", "prepend"]
-"""Where the k-mers over the junction stand: behind the others, or in front of them."""
+"""Where the k-mers over the junction are placed: after the others, or before them."""
 
 Item = TypeVar("Item", bound=np.generic)
 
@@ -35,16 +35,16 @@ class LayoutError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class WindowLayout:
-    """How windows are made.
+    """The layout of the windows of a vocabulary's sequences.
 
     Attributes:
-        window: tokens in a window, the prefix not counted.
-        stride: tokens from one window's begin to the next one's.
-        circular: whether the sequences wrap.
-        pad_id: the id behind the last token of a short window; 0 if nothing is padded.
-        prefix: the ids before the tokens of each window.
-        num_moved: how many tokens move from the end of a sequence to its front, or from the front
-            to the end where it is negative.
+        window: the number of tokens in a window, without the prefix.
+        stride: the number of tokens from the begin of one window to the begin of the next.
+        circular: whether the sequences are circular.
+        pad_id: the id of the padding of a short window; 0 if nothing is padded.
+        prefix: the ids in front of each window, such as [CLS].
+        num_moved: the number of tokens that are moved from the end of a sequence to its front; if
+            it is negative, from the front to the end.
     """
 
     window: int
@@ -55,7 +55,7 @@ class WindowLayout:
     num_moved: int
 
     def in_order(self, values: NDArray[Item]) -> NDArray[Item]:
-        """Put one value for each token of a sequence into the order of the junction."""
+        """Move the values of the tokens over the junction to the place that the layout requires."""
         return np.roll(values, self.num_moved, axis=0) if self.num_moved else values
 
     def cut(
@@ -68,10 +68,10 @@ class WindowLayout:
         """Cut the tokens of one sequence into windows, as `make_windows` does.
 
         Args:
-            ids: [T], the ids of the sequence in the vocabulary's own order.
+            ids: [T], the ids of the sequence in the vocabulary's order.
             positions: int64[T], the base at which each token begins.
             channel: float32[L], one value for each base.
-            numbers: which windows to cut; None: all.
+            numbers: the numbers of the windows to cut; None: all windows.
         """
         return make_windows(
             self.in_order(ids),
@@ -96,21 +96,21 @@ def make_layout(
     add_cls: bool = False,
     padding: bool = True,
 ) -> WindowLayout:
-    """Decide how the windows of a vocabulary's sequences are made.
+    """Derive the layout of windows from options and a vocabulary.
 
     Args:
-        vocabulary: gives the ids of padding and [CLS], and what the options leave open.
-        window: tokens in a window, [CLS] not counted.
-        stride: tokens from one window's begin to the next one's.
-        circular: whether sequences wrap; None: as the vocabulary says.
-        junction: where the k-mers over the junction of a circle stand; None: as the vocabulary
-            says.
-        add_cls: put [CLS] before each window.
-        padding: the last windows of a linear sequence are padded.
+        vocabulary: the vocabulary, which has the ids of padding and [CLS] and the defaults of
+            options.
+        window: the number of tokens in a window, without [CLS].
+        stride: the number of tokens from the begin of one window to the begin of the next.
+        circular: whether sequences are circular; None: the vocabulary's default.
+        junction: where the k-mers over the junction are placed; None: the vocabulary's default.
+        add_cls: whether [CLS] is put before each window.
+        padding: whether the last windows of a linear sequence are padded.
 
     Raises:
-        LayoutError: the vocabulary has no such token or order, or a linear sequence has no
-            junction.
+        LayoutError: the vocabulary lacks a token or does not support the order, or a junction is
+            given for linear sequences.
     """
     model = vocabulary.model
     if circular is None:
@@ -130,10 +130,10 @@ def make_layout(
 
 
 def _count_moved(model: Kmers, junction: Junction | None) -> int:
-    """Return how many k-mers move to the front, negative for the end: all over the junction.
+    """Return the number of k-mers over the junction to move to the front; negative: to the end.
 
     Raises:
-        LayoutError: a k-mer may be several tokens, so that their number is not known.
+        LayoutError: a k-mer may become several tokens, so the number is unknown.
     """
     if junction is None or junction == model.junction:
         return 0

@@ -1,6 +1,7 @@
-"""Cuts the tokens of a sequence into overlapping windows, the input of models of whole genomes.
+"""Cuts the tokens of a sequence into overlapping windows, as input of models.
 
-Takes ids and their positions and returns rectangular arrays. Knows no vocabulary.
+The input is ids and their positions; the result is rectangular arrays. This module does not depend
+on vocabularies.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ FIELDS = "input_ids", "attention_mask", "position_ids"
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """W windows of C = len(prefix) + window columns; every array belongs to the caller.
+    """W windows of C = len(prefix) + window columns; the caller owns every array.
 
     Attributes:
         input_ids: int32[W, C].
         attention_mask: int8[W, C], 0 over padding.
-        position_ids: int64[W, C], the base at which each token begins, counted in the whole
-            sequence; 0 for prefix and padding.
+        position_ids: int64[W, C], the position of each token's first base in the whole sequence; 0
+            for prefix and padding.
         channel: float32[W, C], the channel's value at that base; 0.0 for prefix and padding. None
-            where no channel was given.
+            if no channel was given.
         starts: int64[W], the number of the first token of each window.
     """
 
@@ -37,7 +38,7 @@ class Windows:
     starts: NDArray[np.int64]
 
     def fields(self, channel_name: str = "channel") -> dict[str, NDArray[Any]]:
-        """Return {name: array} of a model's inputs; the channel, if any, as `channel_name`.
+        """Return {name: array} for the inputs of a model; the channel, if any, is `channel_name`.
 
         Example: input_ids, attention_mask, position_ids and het_values for the mtDNA model.
         """
@@ -45,7 +46,7 @@ class Windows:
 
 
 def named_fields(windows: Any, channel_name: str) -> dict[str, Any]:
-    """Return {name: array} as `Windows.fields` does, for windows in any memory."""
+    """Return {name: array} as `Windows.fields` does, for windows in any kind of memory."""
     named = {name: getattr(windows, name) for name in FIELDS}
     return named if windows.channel is None else {**named, channel_name: windows.channel}
 
@@ -62,32 +63,33 @@ def make_windows(
     channel: NDArray[np.float32] | None = None,
     numbers: range | None = None,
 ) -> Windows:
-    """Make the windows that begin at token 0, stride, 2 * stride ... below T.
+    """Make the windows that begin at tokens 0, stride, 2 * stride ... below T.
 
-    A circular sequence wraps: token t is token t modulo T, as often as the window needs, and
-    nothing is padded. The last windows of a linear one are padded on the right. A stride beyond
-    the window leaves gaps. No tokens give no windows.
+    If the sequence is circular, token t is token t modulo T, and nothing is padded. Otherwise the
+    last windows are padded on the right. If the stride is larger than the window, some tokens are
+    in no window. A sequence without tokens has no windows.
 
     Args:
         ids: int32[T], tokens of the sequence without begin and end tokens.
         positions: int64[T], the base at which each token begins.
-        window: tokens in a window, the prefix not counted.
-        stride: tokens from one window's begin to the next one's.
-        circular: wrap instead of padding.
-        pad_id: id of the padding.
-        prefix: ids put before every window, such as [CLS].
+        window: the number of tokens in a window, without the prefix.
+        stride: the number of tokens from the begin of one window to the begin of the next.
+        circular: whether windows wrap instead of being padded.
+        pad_id: the id of the padding.
+        prefix: the ids in front of every window, such as [CLS].
         channel: float32[L], one value for each base, such as heteroplasmy.
-        numbers: the numbers of the windows to make; None: all.
+        numbers: the numbers of the windows to make; None: all windows.
 
     Raises:
-        TypeError: window or stride is no whole number.
-        ValueError: window or stride is below 1, or a length does not fit.
+        TypeError: window or stride is not an integer.
+        ValueError: window or stride is below 1, or the lengths of arrays do not fit together.
 
     Source: mtdna-foundation-model, mtdna_fm/data/dataset.py (65 windows for 16,569 tokens at
     stride 256, wrapping, absolute positions) and docs/02_tokenization.md ([CLS] before each
-    window, without a stated position: 0 here, as for padding).
+    window; the position is not stated there and is 0 here, as for padding).
 
-    Example: ids 5 6 7, window 2, stride 2 gives 5 6 and 7 pad; circular 5 6 and 7 5.
+    Example: ids 5 6 7, window 2 and stride 2 give the windows 5 6 and 7 pad, or, if circular, 5 6
+    and 7 5.
     """
     window, stride = operator.index(window), operator.index(stride)
     _check(ids, positions, window, stride, channel)

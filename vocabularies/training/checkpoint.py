@@ -1,7 +1,7 @@
-"""Saves a training so that it can be continued: the tokens in their slots, and the merges.
+"""Saves the state of a training, so that it can be continued: the tokens and the merges.
 
 The file is an .npz of NumPy arrays and one JSON header; nothing in it is executed. Counts are not
-stored: they follow from the tokens.
+stored, because they are computed from the tokens.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class TrainingState:
 
     Attributes:
         first: `Segmentation.first`.
-        merges: the fields of a `merger.Merge` for every merge so far.
+        merges: the fields of `merger.Merge` for each merge so far.
     """
 
     first: NDArray[np.signedinteger[Any]]
@@ -41,7 +41,7 @@ def write_state(path: Path, key: Mapping[str, object], state: TrainingState) -> 
 
     Args:
         path: the file, replaced if it exists.
-        key: everything that the training depends on, as JSON values.
+        key: everything on which the training depends, as JSON values.
         state: the state.
 
     Raises:
@@ -56,10 +56,10 @@ def write_state(path: Path, key: Mapping[str, object], state: TrainingState) -> 
 
 
 def read_state(path: Path, key: Mapping[str, object]) -> TrainingState | None:
-    """Read the state of a training from a file; None where there is no file.
+    """Read the state of a training from a file; None if the file does not exist.
 
     Raises:
-        VocabularyError: the file is damaged, or it is of a training with another key.
+        VocabularyError: the file is damaged, or it belongs to a training with another key.
         OSError: the file cannot be read.
     """
     if not path.exists():

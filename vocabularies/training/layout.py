@@ -1,6 +1,7 @@
-"""Lays a corpus out in slots for training, with the spans of motifs and the ids of letters.
+"""Converts a corpus to slots for training, with the spans of motifs and the ids of letters.
 
-Knows no pairs and no scores.
+A slot holds one letter or a barrier, see `segmentation`. This module does not depend on pairs or
+scores.
 """
 
 from __future__ import annotations
@@ -19,25 +20,26 @@ from vocabularies.training.options import TrainingOptions
 from vocabularies.training.segmentation import BARRIER
 
 LOOKED_UP_AT_ONCE = 1 << 20
-LONG_ROW = 1000  # Mean letters of a sequence from which on each sequence is copied by itself.
+LONG_ROW = 1000  # From this mean length of sequences on, each sequence is copied by itself.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """The slots, spans and ids that training starts from.
+    """The slots, spans and ids at the start of a training.
 
     Attributes:
-        letters: the letters that are tokens; the first has the id `num_special`.
-        motifs: the motifs that are tokens, spelled as in the corpus; their ids follow the letters'.
-        num_special: the number of special tokens, which have the first ids.
-        symbols: int16 or int32[slots], id of each letter, BARRIER between sequences and for
+        letters: the letters that are tokens; the id of the first one is `num_special`.
+        motifs: the motifs that are tokens, spelled as in the corpus; their ids follow those of the
+            letters.
+        num_special: the number of special tokens; they have the first ids.
+        symbols: int16 or int32[slots], the id of each letter; BARRIER between sequences and for
             unknown letters.
-        span_begins, span_ends: int64[S], slots.
-        span_weights: int64[S], thousandths.
-        slot_counts: int64[slots], how often each slot counts; None: once.
-        num_fixed_tokens: the number of tokens that no merge changes: motifs that were cut out, and
-            unknown letters.
-        num_bases: the letters of the whole corpus.
+        span_begins, span_ends: int64[S], the begin and the end of each span, in slots.
+        span_weights: int64[S], the weight of each span, in thousandths.
+        slot_counts: int64[slots], the number of copies that each slot counts as; None: 1 each.
+        num_fixed_tokens: the number of tokens that no merge changes: motifs that are excluded from
+            the slots, and unknown letters.
+        num_bases: the number of letters of the whole corpus.
     """
 
     letters: str
@@ -53,12 +55,12 @@ class Layout:
 
     @property
     def tokens(self) -> tuple[bytes, ...]:
-        """The letters and motifs, in the order of their ids."""
+        """The letters and motifs, sorted by id."""
         return tuple(token.encode() for token in (*self.letters, *self.motifs))
 
     @property
     def num_ids(self) -> int:
-        """The number of ids before anything is merged."""
+        """The number of ids before the first merge."""
         return self.num_special + len(self.letters) + len(self.motifs)
 
 
@@ -68,13 +70,14 @@ def corpus_spans(
     seed_region: tuple[int, int] | None = None,
     confidence: NDArray[np.int64] | None = None,
 ) -> Spans:
-    """Find every span of a corpus: motifs anywhere, and a region by position.
+    """Find all spans of a corpus: the occurrences of motifs, and a region of each sequence.
 
     Args:
         corpus: the corpus to search.
         motifs: the motifs to find; None: no motifs.
-        seed_region: first and last base of the region, from 1; None: no region.
-        confidence: int64[N], thousandths for each base, see `Spans.weighted`; None: 1.
+        seed_region: the first and the last base of the region, counted from 1; None: no region.
+        confidence: int64[N], the confidence of each base in thousandths, see `Spans.weighted`;
+            None: 1000 each.
     """
     spans = Spans.none() if motifs is None else find_spans(motifs, corpus.data, corpus.offsets)
     if seed_region is not None:
@@ -88,11 +91,11 @@ def lay_out(
     motifs: MotifBank | None = None,
     confidence: NDArray[np.int64] | None = None,
 ) -> Layout:
-    """Lay a corpus out in slots.
+    """Convert a corpus to slots.
 
     Raises:
-        VocabularyError: the corpus holds no letter, the motifs do not fit the options, or there are
-            more tokens than `vocabulary_size`.
+        VocabularyError: the corpus contains no letters, the motifs do not fit the options, or the
+            letters and motifs are more tokens than `vocabulary_size`.
     """
     letters = "".join(sorted(options.alphabet)) if options.alphabet else corpus.letters
     if not letters:
@@ -140,7 +143,7 @@ def _symbols(corpus: Corpus, letters: str, num_special: int) -> NDArray[np.signe
     ids = np.full(256, BARRIER, dtype)
     ids[[*letters.encode()]] = num_special + np.arange(len(letters))
     symbols = np.empty(len(corpus.data), dtype)
-    # In blocks: np.take converts its index to eight bytes a letter.
+    # In blocks, because np.take converts its index to eight bytes for each letter.
     for begin in range(0, len(symbols), LOOKED_UP_AT_ONCE):
         part = slice(begin, begin + LOOKED_UP_AT_ONCE)
         np.take(ids, corpus.data[part], out=symbols[part], mode="clip")
@@ -169,7 +172,7 @@ def _slot_counts(corpus: Corpus) -> NDArray[np.int64] | None:
 
 
 def _count(corpus: Corpus, positions: NDArray[np.int64]) -> int:
-    """Count positions, each as often as its sequence counts."""
+    """Count positions, weighted by the counts of their sequences."""
     if corpus.counts is None:
         return len(positions)
     rows = np.searchsorted(corpus.offsets, positions, side="right") - 1
@@ -203,14 +206,14 @@ def _cut_out(
 
 
 def _most_frequent(bank: MotifBank, spans: Spans, number: int) -> MotifBank:
-    """Keep the motifs with the highest total weight in these spans; of equal ones the first."""
+    """Keep the motifs with the highest total weight in these spans; of equal weights, the first."""
     totals = np.bincount(spans.motifs, minlength=len(bank)) * bank.weights
     kept = np.sort(np.argsort(-totals, kind="stable")[:number])
     return replace(bank, motifs=tuple(bank.motifs[i] for i in kept))
 
 
 def _between(corpus: Corpus, spans: Spans) -> Corpus:
-    """Make a corpus of the stretches between spans, which do not overlap: each is a sequence."""
+    """Make a corpus whose sequences are the letters between spans; the spans do not overlap."""
     edges = np.zeros(len(corpus.data) + 1, np.int64)
     np.add.at(edges, spans.begins, 1)
     np.add.at(edges, spans.ends, -1)

@@ -1,7 +1,7 @@
 """Finds the best pair of tokens in a corpus and merges it.
 
-`CpuMerger` works in NumPy, `gpu.training.merger.DeviceMerger` on a GPU; both make the same merges.
-Knows no vocabulary and no file.
+`CpuMerger` uses NumPy, and `gpu.training.merger.DeviceMerger` a GPU; both make the same merges.
+This module does not depend on vocabularies or files.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Ids = NDArray[np.signedinteger[Any]]
 
 
 class Merge(NamedTuple):
-    """One merge and the integer figures of its pair when it was chosen; see `pair_table`."""
+    """One merge, with the frequency, bonus, penalty and score of its pair when it was chosen."""
 
     left: int
     right: int
@@ -34,38 +34,38 @@ class Merge(NamedTuple):
 
 
 class Merger(Protocol):
-    """A corpus as the tokens of the merges so far."""
+    """The tokens of a corpus after the merges so far."""
 
     @property
     def num_tokens(self) -> int:
-        """The number of tokens now, each counted as often as its sequence counts."""
+        """The current number of tokens, weighted by the counts of their sequences."""
 
     @property
     def first(self) -> Ids:
-        """For each slot the id of the token that begins there; see `Segmentation.first`."""
+        """The id of the token that begins in each slot; see `Segmentation.first`."""
 
     def best(self) -> Merge | None:
-        """Find the pair of the highest score; of equal scores the lowest left, then right id.
+        """Find the pair with the highest score; of equal scores, the lowest left, then right id.
 
-        Returns None where no pair has both `min_frequency` and the least score.
+        Returns None if no pair has both the frequency `min_frequency` and the lowest allowed score.
         """
 
     def merge(self, merge: Merge, merged_id: int) -> None:
-        """Make one token of every occurrence of the best pair, leftmost first."""
+        """Replace every occurrence of the best pair by one token, leftmost first."""
 
     def close(self) -> None:
         """Release the memory of the merger."""
 
 
 MakeMerger = Callable[[Layout, TrainingOptions, Ids, list[int]], Merger]
-"""Makes a Merger of a layout, options, `first` (may be overwritten) and the length of each id.
+"""Makes a Merger from a layout, options, `first` (may be overwritten) and the length of each id.
 
-It raises VocabularyError where weights could overflow a score, and may raise errors of its own.
+It raises VocabularyError if the weights could make a score overflow, and may raise other errors.
 """
 
 
 class CpuMerger:
-    """A corpus in this process's memory; see Merger."""
+    """A Merger for the CPU."""
 
     def __init__(
         self, layout: Layout, options: TrainingOptions, first: Ids, lengths: list[int]
@@ -84,7 +84,7 @@ class CpuMerger:
 
     @property
     def num_tokens(self) -> int:
-        """The number of tokens now, each counted as often as its sequence counts."""
+        """The current number of tokens, weighted by the counts of their sequences."""
         return self._segmentation.num_tokens
 
     @property
@@ -93,7 +93,7 @@ class CpuMerger:
         return self._segmentation.first
 
     def best(self) -> Merge | None:
-        """Find the pair of the highest score."""
+        """Find the pair with the highest score."""
         record = self._best = self._records.best()
         if record is None:
             return None
@@ -109,10 +109,10 @@ class CpuMerger:
 
 
 def span_scores(layout: Layout, options: TrainingOptions) -> SpanScores | None:
-    """Make bonus and penalty tables; None where there are no spans.
+    """Make the tables of bonuses and penalties; None if there are no spans.
 
     Raises:
-        VocabularyError: a score could exceed 64 bits, or spans have too many different weights.
+        VocabularyError: a score could exceed 64 bits, or there are too many different weights.
     """
     if not len(layout.span_begins):
         return None

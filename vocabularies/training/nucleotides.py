@@ -1,6 +1,7 @@
-"""Makes T and U one letter, in a corpus and in the vocabulary that is learnt from it.
+"""Treats T and U as one letter, in a corpus and in the vocabulary that is learnt from it.
 
-Knows no merges. Only a corpus of nucleotides is changed: in other texts T and U are two letters.
+Only a corpus of nucleotides is changed; in other texts, T and U are two letters. This module does
+not depend on merges.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ IUPAC = frozenset("ACGTURYSWKMBDHVNacgturyswkmbdhvn")
 
 
 class OneLetter(NamedTuple):
-    """A corpus with one spelling, and the normalizers that give texts the same spelling."""
+    """A corpus with only one of T and U, and the normalizers that change texts in the same way."""
 
     corpus: Corpus
     normalizers: tuple[Normalizer, ...]
 
 
 def join_t_and_u(corpus: Corpus, alphabet: str | None) -> OneLetter:
-    """Read T and U as one letter: T, or U where T is no token; t and u likewise.
+    """Replace U by T or, if T is not a token, T by U; the same for u and t.
 
-    Nothing changes if the corpus or the alphabet holds a letter that is no nucleotide code of
-    IUPAC, or for a pair of which both are in the alphabet.
+    Nothing changes if the corpus or the alphabet contains a letter that is not an IUPAC nucleotide
+    code. A pair does not change if the alphabet contains both of its letters.
 
     Args:
         corpus: the sequences.

@@ -1,6 +1,7 @@
 """The options of a training, each with its default and the reason for the default.
 
-Knows no corpus. Weights and compressions have at most three decimals, so that scores are integers.
+Weights and compressions have at most three decimals, so that scores are integers. This module does
+not depend on corpora.
 """
 
 from __future__ import annotations
@@ -26,50 +27,51 @@ class TrainingOptions:
     Attributes:
         vocabulary_size: the number of ids: special tokens, letters, motif tokens and merges.
             Default 512, as in the GeneticBPE paper.
-        min_frequency: the least number of occurrences of a pair that is merged. Default 2: a token
+        min_frequency: the lowest frequency of a pair that is merged. Default 2, because a token
             that occurs once says nothing about other texts.
-        max_token_length: most letters of a learnt token; None: no limit.
-        motif_weight: the paper's lambda, for each occurrence inside a motif's span. Default 2.5,
-            the paper's best.
-        penalty_weight: the paper's mu, for each occurrence that crosses a motif's border. Default
-            10: "a value like 10 or 20" (section 6.2). Without motifs neither weight has an effect:
-            the training is plain BPE.
-        min_compression: the paper's c_min, letters for each token of the whole corpus; None: no
-            such limit.
+        max_token_length: the largest number of letters of a learnt token; None: no limit.
+        motif_weight: the paper's lambda, the bonus for each occurrence of a pair inside a motif's
+            span. Default 2.5, the best value in the paper.
+        penalty_weight: the paper's mu, the penalty for each occurrence of a pair that crosses a
+            motif's border. Default 10: "a value like 10 or 20" (section 6.2). Without motifs,
+            neither weight has an effect, and the training is plain BPE.
+        min_compression: the paper's c_min, the letters of the whole corpus divided by its tokens;
+            None: no such limit.
         stop: "either": stop at the vocabulary size or the compression, whichever comes first
             (Algorithm 1's while-condition); "both": stop when both are reached (the text of section
             4.2), so the vocabulary may become larger. Default "either", because a model's embedding
             has the vocabulary size.
-        merge_rule: "global": a merge applies wherever its pair stands (Equation 9); motifs only
+        merge_rule: where merges apply. "global": wherever the pair occurs (Equation 9); motifs only
             influence which pairs are merged, and encoding needs no motifs. "span_preserving":
-            motifs are tokens, cut out before anything is merged, in training and in encoding
-            (Figure 3c); no token splits a motif that was cut out, and the two weights have no
-            effect. Default "global", as in the paper's equation.
-        motif_tokens: for "span_preserving": how many motifs become tokens, those with the highest
-            total weight in the corpus; None: all of the bank.
-        seed_region: first and last base, from 1, of a region that is a span in every sequence:
-            (2, 8) for miRNA; None: no region. For "global" only, since encoding cannot find a
-            region by position.
-        penalty: "count": the number of occurrences that cross a border (Algorithm 1); "binary": 1
-            for a pair that has any ("binary in its simplest form", section 6.2). Default "count",
-            because one penalty of 10 or 20 hardly matters beside frequencies of thousands.
-        crossing: "split": a token crosses a border if it holds a part of the motif, not all of it,
-            and letters outside; "any": also if it holds all of the motif and letters outside.
-            Default "split": otherwise a motif inside a longer one would penalize the longer one's
-            token, which splits neither.
-        merge_harmful: also merge pairs whose score is not above 0. Default False: such a merge
-            costs more than it brings; Algorithm 1 leaves it open.
-        alphabet: the letters that are tokens; other letters are unknown, and no token spans them;
-            None: all letters of the corpus.
-        t_and_u: "alike": T and U are one letter of nucleotide sequences, in training and, by a
+            motifs are tokens and are separated from the text before merging, in training and in
+            encoding (Figure 3c); no token splits such a motif, and the two weights have no effect.
+            Default "global", as in the paper's equation.
+        motif_tokens: for "span_preserving": the number of motifs that become tokens; these have the
+            highest total weight in the corpus. None: all motifs of the bank.
+        seed_region: the first and the last base, counted from 1, of a region that is a span in
+            every sequence, such as (2, 8) for miRNA; None: no region. Only for "global", because
+            encoding cannot find a region by position.
+        penalty: how the penalty of a pair is counted. "count": the number of occurrences that cross
+            a border (Algorithm 1). "binary": 1 for a pair with such occurrences ("binary in its
+            simplest form", section 6.2). Default "count", because a single penalty of 10 or 20 has
+            little effect on frequencies of thousands.
+        crossing: when a token crosses a motif's border. "split": if it contains a part of the
+            motif, but not all of it, and also other letters. "any": also if it contains the whole
+            motif and other letters. Default "split"; with "any", a motif inside a longer motif
+            would penalize the token of the longer one, which splits neither.
+        merge_harmful: whether pairs are merged whose score is 0 or less. Default False, because
+            their penalty is at least their benefit; Algorithm 1 does not specify this.
+        alphabet: the letters that are tokens; other letters are unknown, and no token contains
+            them; None: all letters of the corpus.
+        t_and_u: "alike": T and U are the same letter of nucleotide sequences, in training and, by a
             normalizer of the vocabulary, in encoding; see `nucleotides.join_t_and_u`. "apart": they
-            are two. Default "alike", as RNA and DNA of one gene are one sequence to aligners and
-            to the tokenizers of RNA models.
-        special_tokens: the tokens with the first ids. "[UNK]" stands for letters that are no
-            tokens; without it these are dropped, as in the Hugging Face library.
+            are different letters. Default "alike", because aligners and the tokenizers of RNA
+            models treat RNA and DNA of one gene as the same sequence.
+        special_tokens: the tokens with the first ids. "[UNK]" is the token for unknown letters;
+            without it they are dropped, as in the Hugging Face library.
 
     Raises:
-        VocabularyError: some options are wrong; it names each.
+        VocabularyError: some options are invalid; the error lists each.
     """
 
     vocabulary_size: int = 512

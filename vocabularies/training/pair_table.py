@@ -1,6 +1,6 @@
-"""The table of pairs of tokens: their frequency, bonus, penalty and score, and the best one.
+"""A table of pairs of tokens with their frequency, bonus, penalty and score; finds the best pair.
 
-Knows no slots: `segmentation` adds and subtracts occurrences.
+`segmentation` adds and subtracts occurrences; this module does not depend on slots.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-UNIT = 1_000_000  # The score of one occurrence: thousandths of weight times thousandths of spans.
+# The score of one occurrence: scores are in millionths, as products of two numbers in thousandths.
+UNIT = 1_000_000
 DROPPED = np.iinfo(np.int64).min
 NUM_CANDIDATES = 512
 FIRST_CAPACITY = 1024
@@ -35,9 +36,10 @@ class ScoreRule:
 
     Attributes:
         motif_weight: the paper's lambda in thousandths.
-        penalty_weight: its mu in thousandths.
-        binary: a pair's penalty is 1 where an occurrence crosses a border, not their number.
-        lowest: pairs that score less are never best.
+        penalty_weight: the paper's mu in thousandths.
+        binary: whether the penalty of a pair is 1 if any occurrence crosses a border, instead of
+            their number.
+        lowest: the lowest score of a pair that may be merged.
     """
 
     motif_weight: int = 0
@@ -51,7 +53,7 @@ class ScoreRule:
         bonuses: NDArray[np.int64] | None = None,
         penalties: NDArray[np.int64] | None = None,
     ) -> NDArray[np.int64]:
-        """Score pairs; without bonuses and penalties these are 0."""
+        """Compute the scores of pairs; missing bonuses and penalties are 0."""
         if bonuses is None or penalties is None:
             return UNIT * frequencies
         if self.binary:
@@ -60,10 +62,11 @@ class ScoreRule:
 
 
 class PairTable:
-    """Pairs of tokens, each a record with a number; number 0 stands for pairs without a record.
+    """A table of pairs of tokens; each pair has a numbered record, and 0 means no record.
 
-    The best pair is searched among at most MAX_CANDIDATES candidates, which hold every pair that
-    scores at least `_bar`. When the best candidate falls below the bar, they are chosen anew.
+    The best pair is searched among at most MAX_CANDIDATES candidates, which include every pair with
+    a score of at least `_bar`. When the score of the best candidate falls below `_bar`, new
+    candidates are chosen.
     """
 
     def __init__(self, min_frequency: int, rule: ScoreRule) -> None:
@@ -92,7 +95,7 @@ class PairTable:
         return int(self._lefts[record]), int(self._rights[record])
 
     def places(self, record: int) -> slice:
-        """Return the slice of `Segmentation`'s places that holds a record's occurrences."""
+        """Return the slice of `Segmentation`'s places that contains a record's occurrences."""
         return slice(int(self._begins[record]), int(self._ends[record]))
 
     def figures(self, record: int) -> tuple[int, int, int, int]:
@@ -109,9 +112,9 @@ class PairTable:
         frequencies: NDArray[np.int64],
         *sums: NDArray[np.int64],
     ) -> None:
-        """Add records with the next numbers; `sums` are bonuses and penalties, without motifs none.
+        """Add records with the next numbers; `sums` are bonuses and penalties, if there are motifs.
 
-        Each array has one entry a record.
+        Each array has one entry for each record.
         """
         old = self._size
         self._size += len(lefts)
@@ -138,9 +141,9 @@ class PairTable:
         counts: NDArray[np.int64] | int,
         *measured: NDArray[np.int64],
     ) -> None:
-        """Subtract occurrences from records; a record may be named several times.
+        """Subtract occurrences from records; a record may occur several times.
 
-        `measured` are the occurrences' bonuses and penalties, without motifs none.
+        `measured` are the bonuses and penalties of the occurrences, if there are motifs.
         """
         np.subtract.at(self._frequencies, records, counts)
         frequencies = self._frequencies[records]
@@ -151,7 +154,7 @@ class PairTable:
         scores[frequencies < self.min_frequency] = DROPPED
         self._scores[records] = scores
         if measured:
-            # Only with motifs can a score rise: an occurrence with a penalty goes.
+            # Scores can rise only with motifs, when an occurrence with a penalty is subtracted.
             risen = (scores >= self._bar) & ~self._is_candidate[records]
             self._nominate(np.unique(records[risen]))
 
@@ -161,7 +164,7 @@ class PairTable:
         self._scores[record] = DROPPED
 
     def best(self) -> int | None:
-        """Find the record of the highest score; of equal scores the lowest left, then right id.
+        """Find the record with the highest score; of equal scores, the lowest left, then right id.
 
         Returns None where no pair has both `min_frequency` and the least score.
         """
@@ -185,7 +188,7 @@ class PairTable:
         return int(best[0])
 
     def _choose_candidates(self) -> None:
-        """Choose the best NUM_CANDIDATES records, and all that score as much as the last."""
+        """Choose the best NUM_CANDIDATES records, and all with the same score as the last one."""
         scores = self._scores[1 : self._size]
         self._bar = DROPPED + 1
         if len(scores) > NUM_CANDIDATES:
@@ -201,7 +204,7 @@ class PairTable:
             return
         end = self._num_candidates + len(records)
         if end > len(self._candidates):
-            # The new records are in the table, so this considers them as well.
+            # The table already contains the new records, so these are considered as well.
             self._choose_candidates()
             return
         self._candidates[self._num_candidates : end] = records

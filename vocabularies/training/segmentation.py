@@ -1,21 +1,23 @@
-"""A corpus as the tokens of the merges so far; a merge recounts only the pairs that it changes.
+"""The tokens of a corpus after the merges so far; a merge updates only the pairs that it changes.
 
-All merges of a training together take time in proportion to the letters, not to the number of
-merges: each merged occurrence removes a token. Knows no motif files, options or vocabularies.
+The total time of all merges is proportional to the number of letters, not to the number of merges,
+because each merged occurrence removes a token. This module does not depend on motif files, options
+or vocabularies.
 
-A slot is a letter or a barrier; barriers stand around every sequence and where a letter is unknown.
+A slot holds a letter or a barrier. There are barriers around every sequence and in place of unknown
+letters.
 
     slots        |   A   C   G   T   A   |       after AC (4), ACG (5):
     first       -1   0   1   2   3   0  -1      -1   5   .   .   3   0  -1
     last        -1   0   1   2   3   0  -1      -1   .   .   5   3   0  -1
 
-`first` holds a token's id in the slot where it begins, `last` in the slot where it ends, so both
-neighbours of a token are found without links: the token after one at slot p begins at p + length,
-the token before it ends at p - 1.
+`first` has a token's id in the slot where it begins, `last` in the slot where it ends. So the
+neighbours of a token at slot p are found without links: the next token begins at p + length, and
+the previous one ends at p - 1.
 
-All occurrences of a pair appear in one merge, the one that makes its younger token. They are then
-listed in order, and only become fewer. So the record of a pair has a slice of `_places`, and its
-occurrences are those places of the slice at which both tokens still stand.
+All occurrences of a pair are created by one merge, the one that creates the younger of its tokens.
+Later merges only remove occurrences. So the record of a pair has a slice of `_places`, in ascending
+order, and its occurrences are the places of the slice where both tokens still exist.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ class _Pairs(Protocol):
     """Pairs of ids with sortable keys; equal pairs have equal keys."""
 
     def keys(self) -> NDArray[Any]:
-        """Return a key for each pair, of 16 bits if possible, since these sort fastest."""
+        """Return a key for each pair, of 16 bits if possible, because these are sorted fastest."""
 
     def ids(self, keys: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return the left and the right ids of some keys."""
@@ -93,9 +95,9 @@ class Segmentation:
     Attributes:
         first, last: see above; int16 where every id fits, else int32.
         lengths: the number of slots of each token, by id.
-        records: the pairs of at least `min_frequency`.
-        num_tokens: the number of tokens now, each counted as often as its sequence counts; barriers
-            are no tokens.
+        records: the pairs with a frequency of at least `min_frequency`.
+        num_tokens: the current number of tokens, weighted by the counts of their sequences;
+            barriers are not tokens.
     """
 
     def __init__(
@@ -112,14 +114,14 @@ class Segmentation:
         """Count the pairs of tokens in slots.
 
         Args:
-            first: ids by first slots, with barriers at both ends and between sequences;
-                overwritten.
-            last: ids by last slots; overwritten.
+            first: the ids of tokens in their first slots, with barriers at both ends and between
+                sequences; it is overwritten.
+            last: the ids of tokens in their last slots; it is overwritten.
             lengths: the number of slots of each token, by id.
             records: an empty table.
-            slot_counts: int64[slots], how often each slot counts; None: once.
-            scores: bonus and penalty of stretches; None: both are 0.
-            max_length: most slots of a pair that is counted; None: no limit.
+            slot_counts: int64[slots], the number of copies that each slot counts as; None: 1 each.
+            scores: computes the bonus and the penalty of an occurrence; None: both are 0.
+            max_length: the largest number of slots of a pair that is counted; None: no limit.
         """
         self.first = first
         self.last = last
@@ -141,10 +143,10 @@ class Segmentation:
         self._add(begins, middles + self.lengths[pairs.rights], pairs)
 
     def merge(self, record: int, merged_id: int) -> None:
-        """Make one token of every occurrence of a pair, leftmost first where they overlap.
+        """Replace every occurrence of a pair by one token; of overlapping ones, the leftmost first.
 
-        Example, a a into c: in a a a a a the pairs begin at 0, 1, 2, 3 and those at 0 and 2 are
-        merged: c c a. The pairs that go are a a at 1 and at 3, those that come c c and c a.
+        Example, a a into c: in a a a a a the pairs begin at 0, 1, 2 and 3; those at 0 and 2 are
+        merged to c c a. This removes the pairs a a at 1 and at 3, and adds the pairs c c and c a.
         """
         left, right = self.records.pair(record)
         begins, middles = self._occurrences(record, left, right)
@@ -174,7 +176,7 @@ class Segmentation:
         )
 
     def _occurrences(self, record: int, left: int, right: int) -> tuple[Slots, Slots]:
-        """Return begins and middles of the occurrences that still exist, without overlaps."""
+        """Return the begins and middles of the occurrences that still exist, without overlaps."""
         begins = self._places[self.records.places(record)].astype(np.intp)
         middles = begins + self.lengths[left]
         exists = (self.first[begins] == left) & (self.first[middles] == right)
@@ -191,7 +193,7 @@ class Segmentation:
         self.records.subtract(self.pair_at[begins], counts, *measured)
 
     def _add(self, begins: Slots, ends: Slots, pairs: _Pairs) -> None:
-        """Add records for new pairs that have no record yet; equal pairs come in order."""
+        """Add records for new pairs that have no record yet; equal pairs are sorted by position."""
         if not len(begins):
             return
         keys = pairs.keys()
@@ -219,7 +221,7 @@ class Segmentation:
     def _sums(
         self, begins: Slots, ends: Slots, order: Slots, starts: Slots, sizes: Slots
     ) -> list[NDArray[np.int64]]:
-        """Sum the frequency of each pair and, where there are scores, its bonus and its penalty."""
+        """Sum the frequency of each pair and, if there are scores, its bonuses and penalties."""
         counts = None if self._slot_counts is None else self._slot_counts[begins]
         sums = [sizes if counts is None else np.add.reduceat(counts, starts)]
         if self._scores is not None:
@@ -232,9 +234,9 @@ class Segmentation:
 
 
 def _alternate(begins: Slots, length: int) -> NDArray[np.bool_]:
-    """Mark every other place of each run of overlapping ones, beginning with the first.
+    """Mark the first, third, fifth ... place of each run of overlapping places.
 
-    Example, length 1: 0 1 2 3 7 8 keeps 0 2 7.
+    Example, length 1: of the places 0 1 2 3 7 8, this marks 0, 2 and 7.
     """
     index = np.arange(len(begins))
     starts_run = np.ones(len(begins), bool)

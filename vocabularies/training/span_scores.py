@@ -1,7 +1,8 @@
-"""Scores stretches of a corpus as GeneticBPE does: a bonus inside a motif, a penalty for a split.
+"""Scores parts of a corpus as GeneticBPE does: a bonus inside a motif, a penalty for a split.
 
-Three tables hold all spans of at least one weight; scoring a stretch takes one look-up in each.
-Positions are slots of `segmentation`. Knows no tokens.
+A stretch is a range of slots [b, e), such as an occurrence of a pair. For each weight, three tables
+describe the spans of at least this weight; scoring a stretch takes one look-up in each table.
+Positions are slots of `segmentation`. This module does not depend on tokens.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ Slots = NDArray[np.signedinteger[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """The spans of at least one weight.
+    """The tables of the spans that have at least a certain weight.
 
     Attributes:
-        step: their weight above that of the next level, thousandths.
-        reach: for each slot the largest end of the spans that begin at or before it: [b, e) is
-            inside a span exactly where reach[b] >= e.
-        next_cut: for each slot b the nearest border behind it: a stretch [b, e) with a larger e
-            crosses that border.
-        last_cut: for each slot e the nearest border before it: a stretch [b, e) with a smaller b
-            crosses that border.
+        step: this weight minus the weight of the next level, in thousandths.
+        reach: for each slot, the largest end of the spans that begin at or before it; [b, e) is
+            inside a span exactly if reach[b] >= e.
+        next_cut: for each slot b, the nearest border after it; a stretch [b, e) with a larger e
+            crosses this border.
+        last_cut: for each slot e, the nearest border before it; a stretch [b, e) with a smaller b
+            crosses this border.
     """
 
     step: int
@@ -40,13 +41,13 @@ class Level:
 
 
 class SpanScores:
-    """Bonus and penalty of stretches, by the heaviest span that each is inside, or splits.
+    """Bonus and penalty of stretches, by the heaviest span that contains the stretch or is split.
 
-    Example, a span [2, 6): [3, 5) is inside; [1, 4) and [4, 8) split it; [0, 7) holds it whole,
-    which is no split, but crosses its borders where `crossing` is "any".
+    Example, a span [2, 6): [3, 5) is inside; [1, 4) and [4, 8) split it; [0, 7) contains all of it,
+    which is a penalty only if `crossing` is "any".
 
     Attributes:
-        levels: one for each different weight, the heaviest first.
+        levels: one Level for each different weight, the heaviest first.
     """
 
     def __init__(
@@ -57,19 +58,19 @@ class SpanScores:
         num_slots: int,
         crossing: Crossing = "split",
     ) -> None:
-        """Make tables of 12 bytes a slot for each different weight.
+        """Make the tables, which need 12 bytes for each slot and each different weight.
 
         Args:
-            begins: int64[S], slots, ascending.
-            ends: int64[S].
-            weights: int64[S], thousandths.
+            begins: int64[S], the first slot of each span, ascending.
+            ends: int64[S], the slot after each span.
+            weights: int64[S], the weight of each span in thousandths.
             num_slots: the number of slots; all ends are below it.
-            crossing: the stretches that get a penalty: "split": those that hold a part of a span,
-                not all of it, and slots outside; "any": also those that hold all of it and slots
-                outside.
+            crossing: which stretches have a penalty. "split": those that contain a part of a span,
+                but not all of it, and also other slots. "any": also those that contain all of it
+                and other slots.
 
         Raises:
-            VocabularyError: more than MAX_LEVELS different weights.
+            VocabularyError: there are more than MAX_LEVELS different weights.
         """
         levels = np.unique(weights)[::-1]
         if len(levels) > MAX_LEVELS:
@@ -86,7 +87,7 @@ class SpanScores:
     def measure(
         self, begins: NDArray[np.int64], ends: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return (bonus, penalty) of the stretches [begin, end), each int64, thousandths."""
+        """Return the bonuses and penalties of stretches [begin, end), int64, in thousandths."""
         bonus, penalty = np.zeros((2, len(begins)), np.int64)
         for level in self.levels:
             bonus += level.step * (level.reach[begins] >= ends)
@@ -108,10 +109,10 @@ def _reach(begins: NDArray[np.int64], ends: NDArray[np.int64], num_slots: int) -
 def _split_tables(
     begins: NDArray[np.int64], ends: NDArray[np.int64], num_slots: int
 ) -> tuple[Slots, Slots]:
-    """Make the tables of stretches that begin or end strictly inside a span and leave it.
+    """Make next_cut and last_cut for stretches that begin or end strictly inside a span.
 
-    A span [2, 6) writes 6 into next_cut[3..5] and 2 into last_cut[3..5]; of several the nearest is
-    kept.
+    A span [2, 6) writes 6 into next_cut[3..5] and 2 into last_cut[3..5]; of several borders, the
+    nearest is stored.
     """
     next_cut = np.full(num_slots + 1, num_slots, _dtype(num_slots))
     last_cut = np.zeros(num_slots + 1, next_cut.dtype)
@@ -127,7 +128,7 @@ def _split_tables(
 def _any_tables(
     begins: NDArray[np.int64], ends: NDArray[np.int64], num_slots: int
 ) -> tuple[Slots, Slots]:
-    """Make a table of the nearest border after each slot, and a last_cut without any border."""
+    """Make next_cut with the nearest border after each slot, and last_cut without borders."""
     borders = np.full(num_slots + 2, num_slots, _dtype(num_slots))
     borders[begins] = begins
     borders[ends] = ends

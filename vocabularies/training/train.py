@@ -1,8 +1,8 @@
-"""Learns a vocabulary from a corpus: by byte-pair encoding, or GeneticBPE if there are motifs.
+"""Learns a vocabulary from a corpus: by byte-pair encoding, or by GeneticBPE if there are motifs.
 
 The same corpus, motifs and options give the same vocabulary on every machine: scores are integers,
-and of equal scores the pair of the lowest left, then the lowest right id is merged. Knows neither
-files of sequences nor HTTP. Source: GeneticBPE, Algorithm 1 and Equation 9.
+and of equal scores the pair with the lowest left, then the lowest right id is merged. This module
+does not depend on sequence files or HTTP. Source: GeneticBPE, Algorithm 1 and Equation 9.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class Progress:
 
     Attributes:
         num_ids: the number of ids so far.
-        target_ids: the number of ids at the vocabulary size.
+        target_ids: the number of ids at which the vocabulary has its full size.
         first_ids: the number of ids before the first merge.
-        compression: letters for each token so far.
-        seconds: the time since the training began or was continued.
+        compression: the number of letters divided by the current number of tokens.
+        seconds: the time in seconds since the training was started or continued.
     """
 
     num_ids: int
@@ -66,12 +66,12 @@ class Training:
     """The result of a training.
 
     Attributes:
-        vocabulary: the vocabulary of all merges, also of a training that was stopped.
-        merges: every merge in order, with its figures when it was chosen.
-        ending: why it ended: "size", "compression", "both", "no pair" (none had both
-            `min_frequency` and a score above 0), or "stopped" (by `should_stop`).
-        compression: letters for each token of the whole corpus.
-        seconds: the time since the training began or was continued.
+        vocabulary: the vocabulary of all merges so far, even if the training was stopped.
+        merges: all merges in order.
+        ending: why the training ended: "size", "compression", "both", "no pair" (no pair had both
+            the frequency `min_frequency` and a score above 0), or "stopped" (by `should_stop`).
+        compression: the letters of the whole corpus divided by its tokens.
+        seconds: the time in seconds since the training was started or continued.
     """
 
     vocabulary: Vocabulary
@@ -95,21 +95,22 @@ def train(
     """Learn a vocabulary.
 
     Args:
-        corpus: sequences; merges never cross from one to the next.
-        options: None: the defaults.
-        motifs: sequences that tokens should not split; None: plain BPE, unless the options name a
-            region.
-        confidence: int64[N], thousandths for each base, which spans' weights are multiplied by;
-            None: 1.
-        state: a file to which the training is saved at its begin, every minute and at its end; if
-            it exists, the training continues from it. None: no file.
+        corpus: the sequences; no merge crosses the border of a sequence.
+        options: the options; None: the defaults.
+        motifs: the sequences that tokens should not split; None: plain BPE, unless the options have
+            a `seed_region`.
+        confidence: int64[N], the confidence of each base in thousandths, by which the weights of
+            spans are multiplied; None: 1000 each.
+        state: the path of a file to which the training is saved at its begin, every minute and at
+            its end; if the file exists, the training continues from it. None: no file.
         progress: called at most ten times a second, and at the end.
         should_stop: called before every merge; True stops the training.
-        make_merger: makes the merger, which counts and merges pairs; all give the same merges.
+        make_merger: makes the merger, which counts and merges pairs, on the CPU or on a GPU; all
+            mergers give the same merges.
 
     Raises:
-        VocabularyError: an option, the corpus or the motifs are wrong, or the file of the state is
-            that of another training.
+        VocabularyError: an option, the corpus or the motifs are invalid, or the file of the state
+            belongs to another training.
         OSError: the file cannot be read or written.
 
     Example: train(Corpus.of(["ACGACG", "ACG"]), TrainingOptions(8)).vocabulary.tokens is
@@ -142,7 +143,7 @@ def _train(
         if state is not None:
             write_state(state, key, trainer.state())
 
-    save()  # A file that cannot be written is reported before the work, not after it.
+    save()  # A file that cannot be written raises an error before the work, not after it.
     started = reported = saved = monotonic()
     while (ending := trainer.ending()) is None:
         if should_stop is not None and should_stop():
@@ -173,9 +174,9 @@ def _key(
     motifs: MotifBank | None,
     confidence: NDArray[np.int64] | None,
 ) -> dict[str, object]:
-    """Return everything that a training depends on; a state with another key is not continued.
+    """Return everything on which a training depends; a state with another key is not continued.
 
-    `t_and_u` has changed the corpus already; the merges do not depend on it.
+    `t_and_u` is not included: the corpus has been changed already, and merges do not depend on it.
     """
     fields = dataclasses.asdict(options)
     del fields["t_and_u"]
@@ -223,7 +224,7 @@ class _Trainer:
 
     @property
     def num_tokens(self) -> int:
-        """The tokens of the whole corpus."""
+        """The number of tokens of the whole corpus."""
         return self.merger.num_tokens + self.layout.num_fixed_tokens
 
     @property
@@ -231,7 +232,7 @@ class _Trainer:
         return self.layout.num_bases / max(1, self.num_tokens)
 
     def ending(self) -> Ending | None:
-        """Return why the training is over; None while it is not."""
+        """Return why the training has ended; None if it has not."""
         options = self.options
         is_large = self.num_ids >= options.vocabulary_size
         if options.min_compression is None:
@@ -243,7 +244,7 @@ class _Trainer:
         return "size" if is_large else "compression" if is_short else None
 
     def merge_best(self) -> bool:
-        """Merge the pair of the highest score; False where there is none."""
+        """Merge the pair with the highest score; return False if there is none."""
         merge = self.merger.best()
         if merge is None:
             return False
@@ -274,7 +275,8 @@ class _Trainer:
         tokens += layout.tokens
         for merge in self.merges:
             tokens.append(tokens[merge.left] + tokens[merge.right])
-        # Two pairs never spell the same: the letters between two borders merge in one way only.
+        # Two pairs never give the same token, because the letters between two borders are merged in
+        # only one way.
         assert len(set(tokens)) == len(tokens), "two tokens are equal; this is a bug"
         return Vocabulary(
             tokens=tuple(tokens),
