@@ -1,7 +1,7 @@
-"""Answers /apply-template of llama.cpp with the text that a chat's template makes.
+"""Answers /apply-template of llama.cpp with the text that a chat template renders.
 
-As in llama.cpp, a last message of the assistant is the begin of the answer: its text stands behind
-the generation prompt, and nothing ends it.
+As in llama.cpp, a final message of the assistant is the beginning of the answer: its text follows
+the generation prompt, and no end token follows it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ router = APIRouter(tags=["dialects"])
 
 @router.post("/apply-template")
 async def apply_template(http_request: Request) -> Response:
-    """Render a chat as text by the vocabulary's template; nothing is encoded."""
+    """Render a chat as text with the vocabulary's template; nothing is encoded."""
     try:
         request = await read_request(http_request)
         body = parse_body(ChatBody, request)
@@ -39,10 +39,10 @@ async def apply_template(http_request: Request) -> Response:
 
 
 def _take_begin_of_answer(body: ChatBody) -> str:
-    """Remove a last message of the assistant that has only text, and return its text.
+    """Remove the final message if it is text of the assistant, and return its text; otherwise "".
 
     Raises:
-        InvalidRequest: two messages of the assistant are the last.
+        InvalidRequest: the last two messages are both of the assistant.
     """
     last = body.messages[-1]
     if last.get("role") != "assistant" or last.get("tool_calls") or len(body.messages) == 1:

@@ -1,6 +1,6 @@
-"""Turns chats of OpenAI's and Anthropic's clients into text by the vocabulary's template, and ids.
+"""Converts chats of OpenAI's and Anthropic's clients to text, with a chat template, and to ids.
 
-The ids of sections that an earlier turn of a conversation had come from the cache of sections.
+Ids of sections that occurred earlier in a conversation come from the section cache.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from service.operations.operation import find_deadline
 from service.operations.rendering.json_stream import write_ids
 from service.registry.entries import LoadedVocabulary
 
-MESSAGES = "/messages"  # The place of a chat's text in its request.
-# Marks the end of a message that is continued, in transformers' words, which templates may know.
+MESSAGES = "/messages"  # The place of the messages in a request.
+# Marks the end of a message to continue; templates may know this text of transformers.
 END = "CONTINUE_FINAL_MESSAGE_TAG "
 
 
 class ChatBody(DialectBody):
-    """The fields of a chat request that matter for its ids; others are ignored."""
+    """The fields of a chat request that affect its ids; other fields are ignored."""
 
     messages: list[dict[str, Any]] = Field(min_length=1)
     tools: list[dict[str, Any]] | None = None
@@ -42,9 +42,9 @@ class ChatBody(DialectBody):
     reasoning_effort: str | None = None
 
     def template_options(self) -> dict[str, Any]:
-        """Return the variables of the template beside messages and tools, as vLLM sets them.
+        """Return the template variables other than messages and tools, as vLLM sets them.
 
-        Fields win over `chat_template_kwargs`.
+        Fields of the request take precedence over `chat_template_kwargs`.
         """
         options = dict(self.chat_template_kwargs or {})
         if self.reasoning_effort is not None:
@@ -57,7 +57,7 @@ class ChatBody(DialectBody):
 
 
 def has_template(request: DialectRequest, entry: LoadedVocabulary) -> bool:
-    """Return whether a vocabulary came with a chat template."""
+    """Return whether a vocabulary was uploaded with a chat template."""
     config = request.service.registry.configs.get(entry.name)
     return config is not None and config.template(has_tools=False) is not None
 
@@ -70,7 +70,7 @@ async def render_chat_text(request: DialectRequest, entry: LoadedVocabulary, cha
 async def render_chat_utf8(
     request: DialectRequest, entry: LoadedVocabulary, chat: ChatBody
 ) -> bytes:
-    """Render a chat as text in UTF-8.
+    """Render a chat as text in UTF-8 with the vocabulary's template.
 
     Raises:
         ServiceError: the vocabulary has no template, or the template refuses the messages.
@@ -92,7 +92,7 @@ async def render_chat_utf8(
         **chat.template_options(),
         "tools": chat.tools,
     }
-    # The template and the ids have one deadline: what one takes is no longer there for the other.
+    # Rendering and encoding share one deadline.
     request.call.ends_at = find_deadline(request.service, request.call)
     wait_s = request.call.ends_at - perf_counter()
     flow = Flow(CLIENT.get(), entry.name)
@@ -114,7 +114,7 @@ async def render_chat_utf8(
 
 
 def _mark_end(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Add END to the last message, behind which the template's text is cut."""
+    """Append END to the last message, to find the place where the rendered text is cut."""
     *before, last = messages
     content = last["content"]
     if isinstance(content, list):
@@ -124,7 +124,7 @@ def _mark_end(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _cut_at_end(text: str, content: Any) -> str:
-    """Remove END, and all that the template writes behind it.
+    """Remove END and all text that the template has written after it.
 
     Args:
         text: the rendered chat.
@@ -139,16 +139,16 @@ def _cut_at_end(text: str, content: Any) -> str:
         raise InvalidRequest("the template does not repeat the last message", "/messages")
     if text.startswith(END, place):
         return text[:place]
-    return text[:place].rstrip()  # The template strips the message, which may end in white space.
+    return text[:place].rstrip()  # The template strips the message.
 
 
 class ChatIds(NamedTuple):
     """The ids of a rendered chat.
 
     Attributes:
-        num_ids: their number.
+        num_ids: the number of ids.
         json: the ids as a JSON list.
-        headers: headers of the answer that warn the client; mostly none.
+        headers: headers of the answer that warn the client; usually none.
     """
 
     num_ids: int
@@ -159,7 +159,7 @@ class ChatIds(NamedTuple):
 async def encode_chat(
     request: DialectRequest, entry: LoadedVocabulary, text: bytes, *, add_special_tokens: bool
 ) -> ChatIds:
-    """Encode a rendered chat in UTF-8, except for the sections whose ids are known.
+    """Encode a rendered chat in UTF-8, except for sections whose ids are cached.
 
     Raises:
         ServiceError: the text is refused.
@@ -180,7 +180,7 @@ async def encode_chat(
 async def _encode_sections(
     request: DialectRequest, entry: LoadedVocabulary, texts: list[bytes]
 ) -> ChatIds:
-    """Join the known ids of sections, and those of new ones, which are kept.
+    """Return the ids of all sections, from the cache where possible; cache those of new sections.
 
     Raises:
         ServiceError: a section is refused.

@@ -1,7 +1,7 @@
-"""Shared steps of the routes of other systems: read a body, find its vocabulary, encode, decode.
+"""Steps that the routes of other systems share: read a body, find its vocabulary, encode, decode.
 
 The routes are those of vLLM, SGLang, llama.cpp, TEI, OpenAI and Anthropic. Each refusal has the
-shape that clients of the system read.
+format that the clients of the system expect.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from service.registry.entries import LoadedVocabulary
 from service.registry.tokenizer_config import TokenizerConfig
 from vocabularies.batch.batch import Encoded, EncodeOptions
 
-NO_LIMIT = 2**31 - 1  # The length in ids of a model without a limit.
+NO_LIMIT = 2**31 - 1  # The length in ids of a model that has no limit.
 Model = TypeVar("Model", bound="DialectBody")
-MODEL = "/model"  # The place of the name of a vocabulary.
+MODEL = "/model"  # The place of a vocabulary's name in the request.
 DOUBLED = {"x-warptok-warning": "doubled-special-token"}
 
 
@@ -44,8 +44,8 @@ class DialectBody(IgnoreExtra):
     """A body whose unknown fields are ignored, as clients send whole generation requests.
 
     Attributes:
-        refused_fields: the fields that would change the ids and cannot be obeyed, each with the
-            reason; a request that sets one is refused.
+        refused_fields: the fields that would change the ids but are not supported, each with the
+            reason. A request that sets one of them is refused.
     """
 
     refused_fields: ClassVar[dict[str, str]] = {}
@@ -60,12 +60,12 @@ class DialectRequest:
 
     Attributes:
         service: the service that received the request.
-        templates: the pool that renders chat templates.
-        sections: keeps the ids of sections of rendered chats.
-        call: the request's head.
-        body: the request's body, a JSON object.
-        messages: the value of `messages`, for which an empty one stands in the body; None: it is in
-            the body.
+        templates: the pool of processes that render chat templates.
+        sections: the cache of the ids of rendered chats' sections.
+        call: the head of the request.
+        body: the body of the request, a JSON object.
+        messages: the unparsed value of `messages`, which a placeholder replaces in the body; None:
+            the body contains it.
     """
 
     service: Service
@@ -76,7 +76,7 @@ class DialectRequest:
     messages: RawList | None = None
 
     def read_messages(self) -> None:
-        """Read the messages into the body.
+        """Parse the messages, and store them in the body.
 
         Raises:
             ServiceError: the body is not a JSON object.
@@ -85,7 +85,7 @@ class DialectRequest:
             self.body, self.messages = _load_object(self.messages.body), None
 
     async def find_entry(self, model: str | None) -> LoadedVocabulary:
-        """Find the vocabulary that `model` names, or the default one.
+        """Return the vocabulary named by the field `model`, or the default vocabulary.
 
         Raises:
             ServiceError: there is no such vocabulary, or it cannot be loaded.
@@ -101,11 +101,11 @@ class DialectRequest:
 
 
 async def read_request(request: Request, *, leaves_messages: bool = False) -> DialectRequest:
-    """Read a request's JSON body, whatever its Content-Type.
+    """Read the JSON body of a request, whatever its Content-Type is.
 
     Args:
         request: the request.
-        leaves_messages: do not read the value of `messages`, if it is a list of objects.
+        leaves_messages: do not parse the value of `messages`, if it is a list of objects.
 
     Raises:
         ServiceError: the body is too large, or not a JSON object.
@@ -128,7 +128,7 @@ async def read_request(request: Request, *, leaves_messages: bool = False) -> Di
 
 
 def _load_rest(messages: RawList) -> dict[str, Any] | None:
-    """Read a body without its messages; None: it is no JSON."""
+    """Parse a body in which a placeholder replaces the messages; None: it is not JSON."""
     try:
         rest: dict[str, Any] = load_json(messages.rest)
     except orjson.JSONDecodeError:
@@ -154,7 +154,7 @@ def parse_body(model: type[Model], request: DialectRequest) -> Model:
     """Validate the body of a request.
 
     Raises:
-        ServiceError: a field is missing or invalid, or would change the ids and cannot be obeyed.
+        ServiceError: a field is missing or invalid, or would change the ids but is not supported.
     """
     for name, reason in model.refused_fields.items():
         if request.body.get(name):
@@ -164,17 +164,17 @@ def parse_body(model: type[Model], request: DialectRequest) -> Model:
     except ValidationError as error:
         if request.messages is None:
             raise invalid_body(error) from error
-    request.read_messages()  # They may have faults, too.
+    request.read_messages()  # They may be invalid as well.
     return parse_body(model, request)
 
 
 def model_length(request: DialectRequest, entry: LoadedVocabulary) -> int:
-    """Return a model's maximum length in ids by its tokenizer_config.json, or NO_LIMIT."""
+    """Return a model's maximum length in ids from its tokenizer_config.json, or NO_LIMIT."""
     return find_model_length(request.service.registry.configs.get(entry.name))
 
 
 def find_model_length(config: TokenizerConfig | None) -> int:
-    """Return the maximum length in ids that a configuration has, or NO_LIMIT."""
+    """Return the maximum length in ids in a tokenizer configuration, or NO_LIMIT."""
     length = config.values.get("model_max_length") if config is not None else None
     return length if isinstance(length, int) and 0 < length < NO_LIMIT else NO_LIMIT
 
@@ -183,9 +183,9 @@ class EncodedTexts(NamedTuple):
     """The ids of a request's texts.
 
     Attributes:
-        arrays: the ids of each text, in memory of the batch.
-        headers: headers of the answer that warn the client; mostly none.
-        result: the result of the batch, in which the request's rows stand from `result.begin` on.
+        arrays: the ids of each text, in the memory of the batch.
+        headers: headers of the answer that warn the client; usually none.
+        result: the result of the batch; the rows of the request begin at row `result.begin`.
     """
 
     arrays: list[NDArray[np.integer[Any]]]
@@ -194,7 +194,7 @@ class EncodedTexts(NamedTuple):
 
     @property
     def rows(self) -> list[list[int]]:
-        """The ids of each text as lists of Python's integers, made at each call."""
+        """The ids of each text as lists of Python integers; computed at each access."""
         return [array.tolist() for array in self.arrays]
 
 
@@ -212,8 +212,9 @@ async def encode_texts(
 ) -> EncodedTexts:
     """Encode texts.
 
-    A text with more than `max_length` ids loses its first ones, except the begin tokens.
-    `checks_rows` is False where the texts are parts of one text of the client.
+    A text with more than `max_length` ids loses its first ids, except the begin tokens.
+    `checks_rows` is False if the texts are parts of one text of the client, so that their number is
+    not limited.
 
     Raises:
         ServiceError: there are too many texts, or one is refused.
@@ -253,7 +254,7 @@ async def decode_rows(
     """Decode each row of ids to a text; bytes that are not UTF-8 become U+FFFD.
 
     Raises:
-        ServiceError: there are too many rows, or an id is not in the vocabulary.
+        ServiceError: there are too many rows, or the vocabulary does not contain an id.
     """
     texts = await decode_bytes(
         request, entry, rows, skip_special_tokens=skip_special_tokens, where=where
@@ -269,10 +270,10 @@ async def decode_bytes(
     skip_special_tokens: bool,
     where: str,
 ) -> list[bytes]:
-    """Decode each row of ids to bytes, which are mostly UTF-8.
+    """Decode each row of ids to bytes, which need not be UTF-8.
 
     Raises:
-        ServiceError: there are too many rows, or an id is not in the vocabulary.
+        ServiceError: there are too many rows, or the vocabulary does not contain an id.
     """
     check_rows(request.service, len(rows), where)
     work = make_decode_work(request.service, request.call, entry, rows, skip_special_tokens)
@@ -296,8 +297,8 @@ def check_described(service: Service, rows: list[list[int]], where: str) -> None
 
 
 def token_strings(entry: LoadedVocabulary, ids: list[int]) -> list[str]:
-    """Return the strings of tokens as tokenizer.json has them: byte-level ones in their alphabet.
+    """Return the tokens of ids as tokenizer.json spells them, byte-level ones in their alphabet.
 
-    The caller limits the ids by `check_described`.
+    The caller limits the number of ids with `check_described`.
     """
     return [entry.vocabulary.file_string(token_id) for token_id in ids]

@@ -1,10 +1,10 @@
-"""Turns ids that a model has generated into answers of OpenAI's API, as vLLM's derender does.
+"""Converts ids that an inference engine has generated to answers of OpenAI's API, as vLLM does.
 
-    render ─► ids ─► engine ─► ids ─► derender ─► text
+    render ─► ids ─► inference engine ─► ids ─► derender ─► text
 
-One answer comes with all its ids. Of a stream each part comes alone, with a state that the client
-got with the part before and only passes on: the service keeps nothing. Reasoning and calls of tools
-stay in the text, as with a vLLM that has no parsers for them.
+A whole answer arrives with all its ids. The parts of a stream arrive in separate requests. The
+answer to each part contains a state, which the client sends with the next part: the service stores
+nothing. Reasoning and tool calls stay in the text, as in a vLLM without parsers for them.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from service.operations import schemas
 from service.registry.entries import LoadedVocabulary
 
 router = APIRouter(tags=["dialects"])
-CONTEXT_IDS = 8  # Ids before a text that decide how it begins, as with a space or without one.
-MAX_PENDING = 1024  # Most ids of a character that is not whole; vLLM's limit of a state.
-MAX_CUT = 8  # Ids that are tried to be left for the next part; a character has up to 4 bytes.
+CONTEXT_IDS = 8  # Ids before a text that affect how it begins, for example with a space.
+MAX_PENDING = 1024  # Maximum ids of an incomplete character; vLLM's limit for a state.
+MAX_CUT = 8  # How many last ids may wait for the next part; characters have up to 4 bytes.
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 Ids = Annotated[list[schemas.Length], Field(fail_fast=True)]
 
 
 class Usage(BaseModel):
-    """The numbers of ids that an engine counted."""
+    """The numbers of ids that an inference engine counted."""
 
     prompt_tokens: schemas.Length = 0
     completion_tokens: schemas.Length | None = 0
 
 
 class GeneratedChoice(BaseModel):
-    """One answer, or a part of one, as an engine gives it."""
+    """One answer, or a part of one, as an inference engine returns it."""
 
     index: schemas.Length = 0
     token_ids: Ids | None = None
@@ -53,7 +53,7 @@ class GeneratedChoice(BaseModel):
 
 
 class Generated(BaseModel):
-    """All answers to one prompt, or the next parts of them."""
+    """All answers to one prompt, or the next part of each."""
 
     request_id: str = ""
     choices: list[GeneratedChoice]
@@ -65,7 +65,7 @@ class Generated(BaseModel):
 
 
 class OriginalRequest(BaseModel):
-    """The field of the rendered request that decides how its answer is decoded."""
+    """The field of the rendered request that affects how its answer is decoded."""
 
     skip_special_tokens: bool = True
 
@@ -74,10 +74,10 @@ class StreamState(BaseModel):
     """The position in a stream; the client sends it with the next part.
 
     Attributes:
-        prev_token_ids: the last ids that were written, then those of a character that is not whole.
-        read_offset: how many of them were written.
-        role_sent: whether a part has said whose message it is.
-        logprob_text_offset: the characters that were written, for places in logprobs.
+        prev_token_ids: the last ids whose text was sent, then the ids of an incomplete character.
+        read_offset: the number of ids in `prev_token_ids` whose text was sent.
+        role_sent: whether a part has contained the role of the message.
+        logprob_text_offset: the number of characters sent, for positions in logprobs.
     """
 
     prev_token_ids: Annotated[list[schemas.Length], Field(max_length=MAX_PENDING)] = []
@@ -87,7 +87,7 @@ class StreamState(BaseModel):
 
 
 class DerenderBody(DialectBody):
-    """The fields that both routes share."""
+    """The fields that the bodies of both routes share."""
 
     stream: bool = False
     generate_chunk: Generated | None = None
@@ -104,12 +104,12 @@ class ChatAnswer(DerenderBody):
 
 
 def _make_list(value: Any) -> Any:
-    """Make a list of a single number, which parts of a stream have."""
+    """Convert a single value, as parts of a stream contain, to a list."""
     return [value] if isinstance(value, int) else value
 
 
 class CompletionAnswer(DerenderBody):
-    """The answers to the prompts of a completion, or a part of one."""
+    """The answers to the prompts of a completion, or a part of an answer."""
 
     generate_responses: list[Generated] | None = None
     prompt_tokens: Annotated[list[schemas.Length], BeforeValidator(_make_list)] | None = None
@@ -118,7 +118,7 @@ class CompletionAnswer(DerenderBody):
 
 
 class DecodedChoice(NamedTuple):
-    """A choice with its text."""
+    """A choice and its decoded text."""
 
     choice: GeneratedChoice
     text: str
@@ -127,7 +127,7 @@ class DecodedChoice(NamedTuple):
 
 @router.post("/v1/chat/completions/derender")
 async def derender_chat(http_request: Request) -> Response:
-    """Make the answer to a chat, or the next part of its stream, of the ids of an engine."""
+    """Convert generated ids to the answer to a chat, or to the next part of its stream."""
     request = await read_request(http_request)
     body = parse_body(ChatAnswer, request)
     entry = await request.find_entry(body.model)
@@ -167,7 +167,7 @@ async def derender_chat(http_request: Request) -> Response:
 
 @router.post("/v1/completions/derender")
 async def derender_completion(http_request: Request) -> Response:
-    """Make the answer to a completion, or the next part of a stream, of the ids of an engine."""
+    """Convert generated ids to the answer to a completion, or to the next part of its stream."""
     request = await read_request(http_request)
     body = parse_body(CompletionAnswer, request)
     entry = await request.find_entry(body.model)
@@ -216,7 +216,7 @@ def _require(value: Any, where: str) -> Any:
 
 
 def _of_each(values: Any, number: int, where: str) -> list[Any] | None:
-    """Check that a list has a value for each response."""
+    """Check that a list contains one value for each response."""
     if values is None:
         return None
     if not isinstance(values, list) or len(values) != number:
@@ -225,7 +225,7 @@ def _of_each(values: Any, number: int, where: str) -> list[Any] | None:
 
 
 def _check_ids(ids: Any) -> list[int] | None:
-    """Check ids of a prompt, which only the first part of a text needs."""
+    """Check the ids of a prompt, and return the last ones, which only a text's first part needs."""
     if ids is None:
         return None
     if not isinstance(ids, list) or not all(type(each) is int and each >= 0 for each in ids):
@@ -234,7 +234,7 @@ def _check_ids(ids: Any) -> list[int] | None:
 
 
 def _answer(request: DialectRequest, request_id: str, kind: str) -> dict[str, Any]:
-    """Make the head of an answer."""
+    """Create the common fields of an answer."""
     return {
         "id": request_id,
         "object": kind,
@@ -245,7 +245,7 @@ def _answer(request: DialectRequest, request_id: str, kind: str) -> dict[str, An
 
 
 def _finish_reason(choice: GeneratedChoice) -> str | None:
-    """Return why a whole answer ended; vLLM leaves out its default."""
+    """Return why a whole answer ended; vLLM omits the field for its default, "stop"."""
     return choice.finish_reason if "finish_reason" in choice.model_fields_set else "stop"
 
 
@@ -270,10 +270,10 @@ async def _decode_answers(
     prompts: list[list[int] | None],
     skips_special: bool,
 ) -> list[DecodedChoice]:
-    """Decode whole answers, each behind the last ids of its prompt.
+    """Decode whole answers, each with the last ids of its prompt as context.
 
     Raises:
-        InvalidRequest: an answer has no ids, or is decoded already.
+        InvalidRequest: an answer contains no ids, or text instead of ids.
     """
     is_list = "generate_responses" in request.body
     rows: list[list[int]] = []
@@ -309,7 +309,7 @@ def _check_tokens(response: Generated, where: str) -> None:
 
 
 def _context(entry: LoadedVocabulary, ids: list[int], skips_special: bool) -> list[int]:
-    """Return the last ids that are written before a text; those of other models are left out."""
+    """Return the last ids before a text; ids that the vocabulary does not contain are omitted."""
     size, special = len(entry.vocabulary), entry.vocabulary.special_ids
     context = [each for each in ids[-4 * CONTEXT_IDS :] if each < size]
     if skips_special:
@@ -318,7 +318,7 @@ def _context(entry: LoadedVocabulary, ids: list[int], skips_special: bool) -> li
 
 
 def _behind(whole: str, context: str) -> str:
-    """Return the part of a text behind the text of its context."""
+    """Return the part of a text that follows the text of its context."""
     return whole[len(context) :]
 
 
@@ -326,10 +326,10 @@ class DecodedPart(NamedTuple):
     """A part of a stream.
 
     Attributes:
-        generated: the part as the engine gave it.
-        choice: its only choice with the text; None: it has usage only.
-        state: where the stream is now.
-        before: where the stream was before the part.
+        generated: the part as the inference engine generated it.
+        choice: the only choice of the part, with its text; None if the part contains only usage.
+        state: the state of the stream after the part.
+        before: the state of the stream before the part.
     """
 
     generated: Generated
@@ -345,10 +345,10 @@ async def _decode_part(
     prompt: list[int] | None,
     skips_special: bool,
 ) -> DecodedPart:
-    """Decode the next part of a stream; bytes of a character that is not whole wait for the next.
+    """Decode the next part of a stream; the ids of an incomplete character wait for the next part.
 
     Raises:
-        InvalidRequest: the part has several choices, or the state is none of this stream's.
+        InvalidRequest: the part contains several choices, or the state does not belong to it.
     """
     generated: Generated = _require(body.generate_chunk, "/generate_chunk")
     _check_tokens(generated, "/generate_chunk")
@@ -366,7 +366,7 @@ async def _decode_part(
     context = state.prev_token_ids[: state.read_offset]
     ids = state.prev_token_ids[state.read_offset :] + (choice.token_ids or [])
     is_last = choice.finish_reason is not None or len(ids) >= MAX_PENDING
-    # The longest beginning that ends with a whole character is written, at the end all.
+    # Write the longest prefix that ends with a whole character; in the last part, everything.
     ends = [len(ids)] if is_last else range(len(ids), max(-1, len(ids) - MAX_CUT), -1)
     rows = [context, *(context + ids[:end] for end in ends)]
     before, *texts = await decode_rows(
@@ -389,7 +389,7 @@ async def _decode_part(
 
 
 def _chat_delta(part: DecodedPart) -> dict[str, Any]:
-    """Describe the new text and ids in a part of a chat's answer."""
+    """Return the new text and log probabilities in a part of a chat's answer."""
     if part.choice is None:
         return {}
     delta: dict[str, Any] = {} if part.before.role_sent else {"role": "assistant"}
@@ -400,7 +400,7 @@ def _chat_delta(part: DecodedPart) -> dict[str, Any]:
 
 
 def _completion_delta(part: DecodedPart) -> dict[str, Any]:
-    """Describe the new text and ids in a part of a completion's answer."""
+    """Return the new text and log probabilities in a part of a completion's answer."""
     if part.choice is None:
         return {}
     logprobs = part.choice.logprobs
@@ -418,7 +418,7 @@ def _make_part_response(
     delta: dict[str, Any],
     num_prompt: int | None,
 ) -> Response:
-    """Make the answer to a part: its content, and the state for the client's next call."""
+    """Return the answer to a part: its content, and the state for the client's next request."""
     generated = part.generated
     chunk = _answer(request, generated.request_id, kind)
     chunk["choices"] = []

@@ -1,8 +1,8 @@
-"""Describes the log probabilities of an inference engine as OpenAI's clients read them.
+"""Describes the log probabilities of an inference engine in the format of OpenAI's API.
 
-An inference engine without a tokenizer writes ids: {"token_id": 262, "logprob": -0.1, "rank": 1},
-or in older releases {"token": "token_id:262", "logprob": -0.1}. A client reads texts and bytes of
-tokens.
+An inference engine without a tokenizer returns ids: {"token_id": 262, "logprob": -0.1, "rank": 1},
+or in older releases {"token": "token_id:262", "logprob": -0.1}. A client expects the text and the
+bytes of each token.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PLACEHOLDER = "token_id:"
 
 
 def _read_id(value: Any) -> Any:
-    """Read the id of a candidate in either of its two forms."""
+    """Return the id of a candidate from either of its two formats."""
     if not isinstance(value, dict) or "token_id" in value:
         return value
     token = value.get("token")
@@ -29,20 +29,20 @@ def _read_id(value: Any) -> Any:
 
 
 class LogProb(BaseModel):
-    """One candidate for a place of an answer."""
+    """One candidate for a position of an answer."""
 
     token_id: schemas.Length
     logprob: float
 
 
 class LogProbContent(LogProb):
-    """The id at one place of an answer, and the likeliest candidates for it."""
+    """The id at one position of an answer, and the most likely candidates for it."""
 
     top_logprobs: list[Annotated[LogProb, BeforeValidator(_read_id)]] = []
 
 
 class LogProbs(BaseModel):
-    """The log probabilities of an answer, place by place."""
+    """The log probabilities of an answer, position by position."""
 
     content: list[Annotated[LogProbContent, BeforeValidator(_read_id)]] | None = None
 
@@ -50,10 +50,10 @@ class LogProbs(BaseModel):
 async def describe_logprobs(
     request: DialectRequest, entry: LoadedVocabulary, each_one: list[LogProbs | None]
 ) -> list[list[dict[str, Any]] | None]:
-    """Describe the log probabilities of each answer with texts and bytes of tokens.
+    """Describe the log probabilities of each answer, with the text and the bytes of each token.
 
     Raises:
-        ServiceError: there are too many, or an id is not in the vocabulary.
+        ServiceError: there are too many, or the vocabulary does not contain an id.
     """
     contents = [None if each is None else each.content for each in each_one]
     ids = [
@@ -95,11 +95,11 @@ async def describe_logprobs(
 
 
 def flatten_logprobs(content: list[dict[str, Any]], begin: int) -> dict[str, Any]:
-    """Write log probabilities as the lists of OpenAI's completions.
+    """Convert log probabilities to the lists of OpenAI's completions.
 
     Args:
-        content: what `describe_logprobs` gives for an answer.
-        begin: the place of the first token in the whole text.
+        content: the description of an answer by `describe_logprobs`.
+        begin: the position of the first token in the whole text.
     """
     offsets = []
     for place in content:

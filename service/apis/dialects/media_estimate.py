@@ -1,12 +1,12 @@
-"""Estimates how many ids images and documents of a chat have; only the model's processor counts.
+"""Estimates how many ids a chat's images and documents become; only the model counts exactly.
 
-    image      width × height / PIXELS_AN_ID, at most IMAGE_IDS, as Anthropic publishes it;
-               IMAGE_IDS where the request does not have the image (a URL, a file of the provider)
-    document   a text is left to the template, as text; a PDF has PAGE_IDS a page, and one page
-               where the request does not have it
+    image      width × height / PIXELS_AN_ID, at most IMAGE_IDS, as published by Anthropic;
+               IMAGE_IDS if the request does not contain the image (a URL, a file of the provider)
+    document   text remains in the messages for the template; a PDF counts PAGE_IDS for each page,
+               and counts as one page if the request does not contain it
 
-The parts are those of Anthropic's messages, OpenAI's chats and OpenAI's Responses. Routes that
-answer ids refuse them: an estimate has no ids.
+These content parts occur in Anthropic's messages, OpenAI's chats and OpenAI's Responses. Routes
+that return ids refuse them: an estimate contains no ids.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ DOCUMENTS = ("document", "file", "input_file")
 PIXELS_AN_ID = 750
 IMAGE_IDS = 1600
 PAGE_IDS = 3000
-HEAD_CHARACTERS = 1 << 20  # The begin of an image in base64, in which its size is looked for.
+HEAD_CHARACTERS = 1 << 20  # The size of an image is searched in this many characters of base64.
 PAGE = re.compile(rb"/Type\s*/Page(?![A-Za-z])")
 OBJECTS = re.compile(rb"/ObjStm.{0,200}?stream\r?\n", re.DOTALL)
-PIECE_CHARACTERS = 1 << 20  # The piece of a PDF in base64 that is read at once.
-MAX_UNPACKED = 1 << 20  # The most bytes that are unpacked of one stream of a PDF.
-MAX_STREAMS = 64  # The most streams of a piece in which pages are looked for.
+PIECE_CHARACTERS = 1 << 20  # A PDF is read in pieces of this many characters of base64.
+MAX_UNPACKED = 1 << 20  # Maximum decompressed bytes of one stream of a PDF.
+MAX_STREAMS = 64  # Maximum number of streams of a piece that are searched for pages.
 
 
 @dataclass(slots=True)
 class MediaEstimate:
-    """The estimates of one request.
+    """The estimate for one request.
 
     Attributes:
         images: the number of images.
         documents: the number of documents.
-        tokens: the ids of all of them together.
+        tokens: the estimated number of ids of all of them.
     """
 
     images: int = 0
@@ -49,14 +49,14 @@ class MediaEstimate:
     tokens: int = 0
 
     def describe(self) -> dict[str, Any]:
-        """Make the fields that an answer has if anything was estimated."""
+        """Return the additional fields of an answer; {} if nothing was estimated."""
         if not self.images and not self.documents:
             return {}
         values = {"images": self.images, "documents": self.documents, "tokens": self.tokens}
         return {"estimated": values}
 
     def remove_from(self, messages: list[Part]) -> list[Part]:
-        """Return messages, or items of Responses, without images and documents, and count these."""
+        """Return messages or Responses items without images and documents, which are counted."""
         return [self._remove_from_message(message) for message in messages]
 
     def _remove_from_message(self, message: Any) -> Any:
@@ -84,7 +84,7 @@ class MediaEstimate:
         return kept
 
     def _read_document(self, part: Part) -> list[Any]:
-        """Return the text parts of a document; count its other parts."""
+        """Return the text parts of a document; count the ids of its other parts."""
         source = part.get("source")
         if isinstance(source, dict) and source.get("type") == "text":
             return [{"type": "text", "text": str(source.get("data", ""))}]
@@ -96,7 +96,7 @@ class MediaEstimate:
 
 
 def _find_data(part: Part) -> str:
-    """Find the data of an image or a document in base64; "" if the request does not have it."""
+    """Return the base64 data of an image or a document; "" if the request does not contain it."""
     for name in ("source", "image_url", "file", "input_file"):
         inner = part.get(name)
         if isinstance(inner, dict):
@@ -112,7 +112,7 @@ def _find_data(part: Part) -> str:
 
 
 def _decode(data: str) -> bytes:
-    """Decode the valid part of a base64 text."""
+    """Decode the valid prefix of a base64 text."""
     try:
         return base64.b64decode(data[: len(data) // 4 * 4])
     except (binascii.Error, ValueError):
@@ -120,7 +120,7 @@ def _decode(data: str) -> bytes:
 
 
 def count_image_ids(data: str) -> int:
-    """Estimate the ids of an image in base64."""
+    """Estimate the number of ids of an image in base64."""
     size = find_size(_decode(data[:HEAD_CHARACTERS]))
     if size is None:
         return IMAGE_IDS
@@ -129,7 +129,7 @@ def count_image_ids(data: str) -> int:
 
 
 def find_size(image: bytes) -> tuple[int, int] | None:
-    """Find the width and the height of a PNG, GIF, WebP or JPEG by its begin."""
+    """Return the width and the height of a PNG, GIF, WebP or JPEG from its first bytes."""
     try:
         if image.startswith(b"\x89PNG"):
             return _pair(">II", image, 16)
@@ -174,9 +174,9 @@ def _find_jpeg_size(image: bytes) -> tuple[int, int] | None:
 
 
 def count_pages(data: str) -> int:
-    """Count the pages of a PDF in base64; at least one.
+    """Return the number of pages of a PDF in base64, at least one.
 
-    It is read in pieces, so that other threads can run between them.
+    The PDF is read in pieces, so that other threads can run between them.
     """
     pieces = range(0, len(data), PIECE_CHARACTERS)
     number = sum(_count_pages(_decode(data[begin : begin + PIECE_CHARACTERS])) for begin in pieces)
@@ -184,7 +184,7 @@ def count_pages(data: str) -> int:
 
 
 def _count_pages(piece: bytes) -> int:
-    """Count the pages whose objects begin in a piece of a PDF, packed ones included."""
+    """Count the pages whose objects begin in a piece of a PDF, including compressed objects."""
     number = len(PAGE.findall(piece))
     for found in itertools.islice(OBJECTS.finditer(piece), MAX_STREAMS):
         try:

@@ -1,4 +1,4 @@
-"""Answers requests for health, version and models, by which clients detect a server."""
+"""Answers requests for health, version and models, with which clients detect a server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from service.registry.tokenizer_config import GENERATION
 from service.security.addresses import split_names
 
 router = APIRouter(tags=["dialects"])
-# Keys of the configuration that are left out.
+# Keys of the configuration that are omitted.
 FILE_KEYS = ("vocab_file", "merges_file", GENERATION)
 NOT_READY: dict[int | str, dict[str, Any]] = {503: {"description": "Not ready."}}
 ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
@@ -30,7 +30,7 @@ ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 @router.get("/ping", response_class=Response, responses=NOT_READY)
 @router.post("/ping", response_class=Response, responses=NOT_READY)
 async def health(service: ServiceDep) -> Response:
-    """Answer with a status only: 200 when the service is ready, 503 when not."""
+    """Answer without a body: 200 if the service is ready, 503 if not."""
     return Response(status_code=503 if readiness(service) else 200)
 
 
@@ -42,7 +42,7 @@ async def version() -> dict[str, str]:
 
 @router.get("/v1/models")
 async def list_models(service: ServiceDep) -> dict[str, Any]:
-    """List the vocabularies as OpenAI lists models; a model's folder has all of its names."""
+    """List the vocabularies as OpenAI lists models; a model's folder is listed by all its names."""
     names = split_names(service.settings.model_names) or list(service.registry.known)
     return {"object": "list", "data": [_model(service, name) for name in names]}
 
@@ -55,7 +55,7 @@ async def get_model(service: ServiceDep, model: str) -> Response:
 
 
 def _is_served(service: Service, name: str) -> bool:
-    """Return whether the operator has given the model of a folder this name."""
+    """Return whether the setting `model_names` contains a name."""
     return name in split_names(service.settings.model_names)
 
 
@@ -99,7 +99,7 @@ async def info(service: ServiceDep) -> dict[str, Any]:
 
 @router.get("/tokenizer_info")
 async def tokenizer_info(service: ServiceDep, model: str | None = None) -> Response:
-    """Answer with tokenizer_config.json as vLLM does, or with the vocabulary's own tokens."""
+    """Return tokenizer_config.json as vLLM does, or the vocabulary's own special tokens."""
     name = model or service.settings.default_vocabulary
     entry = await service.registry.get_loaded(name, MODEL)
     roles, token_string = entry.vocabulary.roles, entry.vocabulary.token_string
@@ -109,5 +109,5 @@ async def tokenizer_info(service: ServiceDep, model: str | None = None) -> Respo
     config = service.registry.configs.get(entry.name)
     if config is not None:
         answer |= {key: value for key, value in config.values.items() if key not in FILE_KEYS}
-    # These files write 10^30 for no limit, which is too large for orjson.
+    # These files contain 10^30 for no limit, which is too large for orjson.
     return Response(json.dumps(answer), media_type="application/json")

@@ -1,7 +1,7 @@
-"""Renders generation requests as the ids that a model would get, or counts those ids.
+"""Converts generation requests to the ids that a model would receive, or counts those ids.
 
 Routers in front of vLLM and SGLang use the render routes; clients of OpenAI and Anthropic use the
-routes that count.
+counting routes.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from service.registry.entries import LoadedVocabulary
 router = APIRouter(tags=["dialects"])
 
 COMPLETION_TOKENS = 16  # vLLM's default of a completion's max_tokens.
-# A prompt may be ids, which the answer repeats.
+# A prompt may be ids, which the answer then repeats.
 TokenIds = Annotated[list[Annotated[schemas.Length, Field(strict=True)]], Field(fail_fast=True)]
 
 
@@ -60,24 +60,24 @@ class PromptTruncation(DialectBody):
     """vLLM's options that limit the number of a prompt's ids.
 
     Attributes:
-        truncate_prompt_tokens: the most ids of the prompt; -1: as many as fit into the model's
-            length beside the ids of the answer; None: no limit.
-        truncation_side: the side on which ids are cut, begin and end tokens included; None: the
-            left one, where the begin tokens are kept.
+        truncate_prompt_tokens: the maximum number of ids of the prompt; -1: as many as fit into the
+            model's length together with the ids of the answer; None: no limit.
+        truncation_side: the side on which ids are removed, including begin and end tokens; None:
+            the left side, but begin tokens are kept.
     """
 
     truncate_prompt_tokens: Annotated[int, Field(ge=-1, strict=True)] | None = None
     truncation_side: Literal["left", "right"] | None = None
 
     def truncate(self, row: Row, max_length: int | None) -> Row:
-        """Cut the ids of a prompt, or their offsets, to at most `max_length`."""
+        """Truncate the ids of a prompt, or their offsets, to `max_length`."""
         if max_length is None or max_length >= len(row):
             return row
         return row[:max_length] if self.truncation_side == "right" else row[len(row) - max_length :]
 
 
 class CompletionBody(PromptTruncation):
-    """The fields of a completion request that matter for its ids."""
+    """The fields of a completion request that affect its ids."""
 
     refused_fields: ClassVar[dict[str, str]] = {
         "suffix": "is not supported, as in vLLM",
@@ -91,7 +91,7 @@ class CompletionBody(PromptTruncation):
 
 
 class RenderChat(ChatBody, PromptTruncation):
-    """The fields of a chat completion request that matter for its ids."""
+    """The fields of a chat completion request that affect its ids."""
 
     max_tokens: schemas.Length | None = None
     max_completion_tokens: schemas.Length | None = None
@@ -99,7 +99,7 @@ class RenderChat(ChatBody, PromptTruncation):
 
 
 class AnthropicBody(ChatBody):
-    """The fields of an Anthropic conversation that matter for its ids."""
+    """The fields of an Anthropic conversation that affect its ids."""
 
     refused_fields: ClassVar[dict[str, str]] = {
         "mcp_servers": "the tools of a server are not known here",
@@ -109,13 +109,13 @@ class AnthropicBody(ChatBody):
 
 
 class Reasoning(BaseModel):
-    """The options of reasoning in an OpenAI Responses request; others are ignored."""
+    """The reasoning options of an OpenAI Responses request; other options are ignored."""
 
     effort: str | None = None
 
 
 class ResponsesBody(DialectBody):
-    """The fields of an OpenAI Responses request that matter for its ids."""
+    """The fields of an OpenAI Responses request that affect its ids."""
 
     refused_fields: ClassVar[dict[str, str]] = {
         "conversation": "conversations are not kept here; send their items as input",
@@ -131,13 +131,13 @@ class ResponsesBody(DialectBody):
 
 
 class RenderedTexts(NamedTuple):
-    """The ids of a request's texts, truncated.
+    """The truncated ids of a request's texts.
 
     Attributes:
         arrays: the ids of each text.
-        offsets: for each text, begin and end of each id in code points, or None where the request
-            requests no offsets.
-        headers: headers of the answer that warn the client; mostly none.
+        offsets: for each text the begin and the end of each id in code points; None for each text
+            if the request does not request offsets.
+        headers: headers of the answer that warn the client; usually none.
     """
 
     arrays: list[NDArray[np.integer[Any]]]
@@ -147,10 +147,10 @@ class RenderedTexts(NamedTuple):
 
 @router.post("/v1/completions/render")
 async def render_completion(http_request: Request) -> Response:
-    """Render the prompts of a completion as ids: a list with an element for each prompt."""
+    """Convert the prompts of a completion to ids: a list with one element for each prompt."""
     request = await read_request(http_request)
     body = parse_body(CompletionBody, request)
-    if not body.prompt:  # vLLM refuses it, too, as no engine can answer it.
+    if not body.prompt:  # vLLM refuses it as well: no inference engine can answer it.
         raise InvalidRequest("is empty; an engine needs at least one id", "/prompt")
     entry = await request.find_entry(body.model)
     num_answered = COMPLETION_TOKENS if body.max_tokens is None else body.max_tokens
@@ -178,7 +178,7 @@ async def render_completion(http_request: Request) -> Response:
 def _max_prompt_length(
     request: DialectRequest, entry: LoadedVocabulary, body: PromptTruncation, num_answered: int
 ) -> int | None:
-    """Return the most ids that a prompt may have beside those of its answer; None: any number.
+    """Return the maximum number of ids of a prompt, given the ids of its answer; None: no limit.
 
     Raises:
         InvalidRequest: the prompt and the answer do not fit into the model's length.
@@ -201,7 +201,7 @@ async def _render_texts(
     max_length: int | None,
     where: str = "/prompt",
 ) -> RenderedTexts:
-    """Encode texts as a request says, and truncate their ids; `where` is their place."""
+    """Encode texts with the options of a request, and truncate the ids; `where` is their place."""
     encoded = await encode_texts(
         request,
         entry,
@@ -226,14 +226,14 @@ async def _render_texts(
 
 
 class Generation(NamedTuple):
-    """The fields that all engine requests of one rendered request share.
+    """The fields that are the same for all prompts of one rendered request.
 
     Attributes:
         request: the rendered request.
-        entry: its vocabulary.
-        sampling: its fields that say how the engine samples.
-        max_tokens: the requested limit of the answer's ids; None: the request has no limit.
-        is_chat: whether it is a chat.
+        entry: the vocabulary.
+        sampling: the fields of the request that control sampling.
+        max_tokens: the requested maximum number of ids of the answer; None: no limit.
+        is_chat: whether the request is a chat.
     """
 
     request: DialectRequest
@@ -243,15 +243,15 @@ class Generation(NamedTuple):
     is_chat: bool
 
     def make(self, num_ids: int, ids: bytes, offsets: list[Any] | None) -> dict[str, Any]:
-        """Make the request for a prompt that the engines of vLLM and SGLang read.
+        """Create the request for one prompt that the inference engines of vLLM and SGLang accept.
 
         Args:
-            num_ids: the number of its ids.
-            ids: the ids as JSON, which is written once for both names.
-            offsets: the begin and end of each id; None: they are not requested.
+            num_ids: the number of ids of the prompt.
+            ids: the ids as JSON, which both fields of the request share.
+            offsets: the begin and the end of each id; None: offsets are not requested.
 
         Raises:
-            InvalidRequest: the sampling parameters contradict each other.
+            InvalidRequest: the sampling parameters are invalid.
         """
         body = self.request.body
         is_stream = bool(self.sampling.stream)
@@ -283,7 +283,7 @@ class Generation(NamedTuple):
         }
 
     def _find_max_tokens(self, num_ids: int, generation: dict[str, Any]) -> int | None:
-        """Return the most ids of the answer: the requested number, within the model's length."""
+        """Return the maximum number of ids of the answer, within the model's length."""
         wanted = generation.get("max_new_tokens") if self.max_tokens is None else self.max_tokens
         length = model_length(self.request, self.entry)
         available = length - num_ids
@@ -294,7 +294,7 @@ class Generation(NamedTuple):
 
 @router.post("/v1/chat/completions/render")
 async def render_chat(http_request: Request) -> Response:
-    """Render a chat as ids by the vocabulary's template."""
+    """Convert a chat to ids with the vocabulary's template."""
     request = await read_request(http_request, leaves_messages=True)
     body = parse_body(RenderChat, request)
     entry = await request.find_entry(body.model)
@@ -316,7 +316,7 @@ async def render_chat(http_request: Request) -> Response:
 
 @router.post("/v1/messages/count_tokens")
 async def count_messages(http_request: Request) -> Response:
-    """Count the ids of an Anthropic conversation, with its system prompt and tools."""
+    """Count the ids of an Anthropic conversation, including its system prompt and tools."""
     request = await read_request(http_request)
     system = request.body.pop("system", None)
     body = parse_body(AnthropicBody, request)
@@ -339,10 +339,10 @@ async def _count(request: DialectRequest, entry: LoadedVocabulary, body: ChatBod
 
 @router.post("/v1/responses/input_tokens")
 async def count_responses(http_request: Request) -> Response:
-    """Count the ids of an OpenAI Responses request, rendered by the vocabulary's template.
+    """Count the ids of an OpenAI Responses request, rendered with the vocabulary's template.
 
-    A text is the message of a user. If the vocabulary has no template, a text alone is encoded as
-    it is.
+    A text counts as a message of the user. If the vocabulary has no template, a text is encoded
+    without one.
     """
     request = await read_request(http_request)
     body = parse_body(ResponsesBody, request)
@@ -378,10 +378,10 @@ def _make_count_response(
     num_tokens: int,
     estimate: MediaEstimate,
 ) -> Response:
-    """Make the answer.
+    """Return the answer with a number of ids.
 
     Raises:
-        InvalidRequest: the client lets the service drop items of an input that is too long.
+        InvalidRequest: the request allows the service to drop items of an input that is too long.
     """
     length = model_length(request, entry)
     if body.truncation == "auto" and num_tokens > length:

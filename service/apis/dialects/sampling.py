@@ -1,7 +1,8 @@
-"""Makes the sampling parameters of a rendered request, as vLLM's engine reads them.
+"""Creates the sampling parameters of a rendered request, as vLLM's engine expects them.
 
-A value is the request's own, or the default of the model's generation_config.json, or vLLM's.
-Parameters that neither has are left out, so that the engine's defaults hold.
+A value comes from the request, from the model's generation_config.json, or from vLLM's defaults, in
+this order. A parameter without any of these is omitted, so that the default of the inference engine
+applies.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from service.apis.dialects.common import DialectBody
 from service.core.errors import InvalidRequest
 from service.operations import schemas
 
-Int64 = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]  # JSON for engines has no larger ones.
+Int64 = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]  # The largest integer in JSON for engines.
 DEFAULTS: dict[str, float | int] = {
     "repetition_penalty": 1.0,
     "presence_penalty": 0.0,
@@ -25,7 +26,7 @@ DEFAULTS: dict[str, float | int] = {
     "top_k": 0,
     "min_p": 0.0,
 }
-"""vLLM's values of the parameters that are always given."""
+"""vLLM's default values of the parameters that are always present."""
 REPEATED = (
     "seed",
     "stop_token_ids",
@@ -42,14 +43,14 @@ REPEATED = (
     "thinking_token_budget",
     "repetition_detection",
 )
-"""Parameters that are the request's own, if it has them."""
-GREEDY = 1e-5  # A lower temperature chooses the likeliest id, as in vLLM.
+"""Parameters that are copied from the request, if it sets them."""
+GREEDY = 1e-5  # Lower ones select the most likely id, as in vLLM.
 DELTA, FINAL_ONLY = 1, 2  # vLLM's kinds of output: of a stream, and of one answer.
 JSON_OBJECT, JSON_SCHEMA, STRUCTURAL_TAG = "json_object", "json_schema", "structural_tag"
 
 
 class Sampling(DialectBody):
-    """The fields of a generation request that say how the engine samples."""
+    """The fields of a generation request that control sampling."""
 
     n: Int64 | None = Field(None, ge=1)
     repetition_penalty: float | None = Field(None, gt=0)
@@ -88,16 +89,16 @@ class Sampling(DialectBody):
 def make_sampling_params(
     sampling: Sampling, generation: dict[str, Any], max_tokens: int | None, *, is_chat: bool
 ) -> dict[str, Any]:
-    """Make the sampling parameters of a request.
+    """Return the sampling parameters for a request.
 
     Args:
-        sampling: the request's own.
+        sampling: the parameters of the request.
         generation: the model's generation_config.json; {} if it has none.
-        max_tokens: the most ids of the answer; None: the engine decides.
-        is_chat: whether it is a chat, whose field `logprobs` only says whether there are any.
+        max_tokens: the maximum number of ids of the answer; None: the inference engine decides.
+        is_chat: whether the request is a chat, in which `logprobs` is only true or false.
 
     Raises:
-        InvalidRequest: `response_format` is not known.
+        InvalidRequest: `response_format` is unknown.
     """
     params: dict[str, Any] = {"n": 1 if sampling.n is None else sampling.n}
     for name, default in DEFAULTS.items():
@@ -129,7 +130,7 @@ def make_sampling_params(
 
 
 def _find_logprobs(sampling: Sampling, is_chat: bool) -> int | None:
-    """Return how many of the likeliest ids are listed for each id of the answer; None: none."""
+    """Return how many of the most likely ids to list for each id of the answer; None: none."""
     if sampling.logprob_token_ids:
         return None
     if is_chat:
@@ -141,7 +142,7 @@ def _find_structure(sampling: Sampling) -> dict[str, Any] | None:
     """Return the structure that the answer must have; None: any text is allowed.
 
     Raises:
-        InvalidRequest: `response_format` is not known.
+        InvalidRequest: `response_format` is unknown.
     """
     structured = sampling.structured_outputs
     wanted = sampling.response_format

@@ -1,13 +1,14 @@
-"""Caches the ids of sections of rendered chats, which later requests of a chat repeat.
+"""Caches the ids of sections of rendered chats, which later requests of the chat repeat.
 
-A rendered text is cut in front of a special token, the border:
+A rendered text is cut before each occurrence of one special token, the border:
 
     <|im_start|>system …<|im_end|> ┊ <|im_start|>user …<|im_end|> ┊ <|im_start|>assistant
 
 A text is split at its special tokens before anything else, so that the ids of a section do not
 depend on the text around it, and the ids of the whole are those of the sections, one after another.
-Nothing is assumed about the template: where it renders an earlier message otherwise than before,
-the text is another section. Texts are in UTF-8. Knows no HTTP, and computes no ids.
+Nothing is assumed about the template: if it renders an earlier message in another way than before,
+the text is another section. Texts are in UTF-8. This module neither depends on HTTP nor computes
+ids.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ from numpy.typing import NDArray
 from vocabularies.model.types import Bpe, SpecialToken, Upstream
 from vocabularies.model.vocabulary import Vocabulary
 
-MIN_BYTES = 256  # Shorter sections are joined with the next one.
-MAX_SHARE = 4  # A text with more bytes than this part of the cache's is not kept.
-ENTRY_BYTES = 400  # Of an entry beside its text and ids.
-MAX_BORDERS = 1_024  # Vocabularies; beyond, all borders are chosen anew.
+MIN_BYTES = 256  # Shorter sections are joined with the next section.
+MAX_SHARE = 4  # A text larger than this fraction (1/n) of the cache is not cached.
+ENTRY_BYTES = 400  # Memory of an entry in addition to its text and ids.
+MAX_BORDERS = 1_024  # Number of vocabularies; beyond it, all borders are chosen again.
 
 
 class Scope(NamedTuple):
-    """The owner of cached sections, so that response times tell no client what others have sent.
+    """The owner of cached sections, so that response times reveal nothing about others' chats.
 
     Attributes:
         client: the name of the client's key.
-        salt: the field `cache_salt` of the request, by which vLLM separates users of one key.
-        digest: the vocabulary.
+        salt: the field `cache_salt` of the request, with which vLLM separates users of one key.
+        digest: the digest of the vocabulary.
     """
 
     client: str
@@ -46,8 +47,8 @@ class Section(NamedTuple):
     """The ids of a section.
 
     Attributes:
-        num_ids: the number of its ids.
-        json: the ids as JSON, with commas between them.
+        num_ids: the number of ids.
+        json: the ids as JSON, separated by commas, without brackets.
     """
 
     num_ids: int
@@ -55,13 +56,13 @@ class Section(NamedTuple):
 
 
 class SectionCache:
-    """The most recently used sections.
+    """A cache of the most recently used sections.
 
     Args:
-        max_bytes: the most bytes of memory that all sections may take; 0: nothing is kept.
+        max_bytes: the maximum memory of all sections in bytes; 0 disables the cache.
 
     Attributes:
-        num_bytes: the bytes that they take.
+        num_bytes: the memory of the cached sections in bytes.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -71,11 +72,11 @@ class SectionCache:
         self._borders: dict[str, bytes | None] = {}
 
     def takes(self, text: bytes) -> bool:
-        """Return whether a text is so short that it does not displace all other texts."""
+        """Return whether a text is short enough that caching it does not evict all others."""
         return MAX_SHARE * len(text) <= self.max_bytes
 
     def split(self, vocabulary: Vocabulary, text: bytes) -> list[bytes]:
-        """Cut a text into sections; a vocabulary without a border has one section."""
+        """Cut a text into sections before the border; without a border return the whole text."""
         border = self._borders.get(vocabulary.digest)
         if border is None:
             return [text]
@@ -87,7 +88,7 @@ class SectionCache:
         return sections
 
     def get(self, scope: Scope, text: bytes) -> Section | None:
-        """Return the ids of a section, if they are known."""
+        """Return the ids of a section; None if they are not cached."""
         key = scope, text
         section = self._sections.get(key)
         if section is not None:
@@ -95,7 +96,7 @@ class SectionCache:
         return section
 
     def add(self, scope: Scope, text: bytes, section: Section) -> None:
-        """Keep the ids of a section, and forget the least recently used ones beyond the limit."""
+        """Cache the ids of a section; evict the least recently used sections beyond the limit."""
         before = self._sections.pop((scope, text), None)
         if before is not None:
             self.num_bytes -= _measure(text, before)
@@ -106,7 +107,7 @@ class SectionCache:
             self.num_bytes -= _measure(oldest, forgotten)
 
     def learn_border(self, vocabulary: Vocabulary, ids: NDArray[np.integer[Any]]) -> None:
-        """Choose the border of a vocabulary: the special token that is most frequent in ids."""
+        """Choose a vocabulary's border: the special token that is most frequent in `ids`."""
         special = {token.id: token for token in vocabulary.special_tokens}
         is_special = np.zeros(len(vocabulary), np.bool_)
         is_special[list(special)] = True
@@ -127,23 +128,23 @@ def _measure(text: bytes, section: Section) -> int:
 
 
 def is_border(vocabulary: Vocabulary, token: SpecialToken) -> bool:
-    """Return whether any text may be cut in front of a special token without changing its ids.
+    """Return whether any text can be cut before a special token without changing its ids.
 
-    The token is then found wherever its content is, as no other one reaches into it, and it takes
-    nothing of the text in front of it.
+    This requires that the token is found wherever its content occurs: no other special token
+    overlaps it, and it does not absorb white space before it.
     """
     if not isinstance(vocabulary.model, Bpe | Upstream):
         return False
     if not token.matched or token.normalized or token.lstrip or token.content[:1].isspace():
-        return False  # White space may belong to the token in front of it.
+        return False  # White space may belong to the token before it.
     special = vocabulary.special_tokens
     if any(each.single_word for each in special):
-        return False  # It may depend on the character in front of it, or behind.
+        return False  # Matching depends on neighbouring characters.
     return not any(_reaches_into(each.content, token.content) for each in special)
 
 
 def _reaches_into(content: str, border: str) -> bool:
-    """Return whether a token may be found in place of a border, or may end in it."""
+    """Return whether another token may match in place of a border, or overlap its begin."""
     if content != border and border in content:
         return True
     sizes = range(1, min(len(border), len(content) + 1))

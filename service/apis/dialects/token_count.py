@@ -1,6 +1,6 @@
 """Answers /tokenize/count with the number of ids that /tokenize would return.
 
-llama-cpp-python has the route as /extras/tokenize/count, with the text as `input`.
+llama-cpp-python calls the route /extras/tokenize/count, and sends the text as `input`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NOTHING = MediaEstimate()
 
 
 class InputBody(DialectBody):
-    """The body of llama-cpp-python."""
+    """The body that clients of llama-cpp-python send."""
 
     input: str
 
@@ -49,10 +49,10 @@ class CountedTexts(NamedTuple):
 
     Attributes:
         entry: the vocabulary.
-        texts: a text, or several.
-        options: how they would be encoded.
-        where: their place in the request.
-        estimate: the images and documents beside them.
+        texts: one text, or a list of texts.
+        options: the options with which they would be encoded.
+        where: the place of the texts in the request.
+        estimate: the estimate for images and documents of the request.
     """
 
     entry: LoadedVocabulary
@@ -66,7 +66,7 @@ class CountedTexts(NamedTuple):
 @router.post("/v1/tokenize/count")
 @router.post("/extras/tokenize/count")
 async def count(http_request: Request) -> Response:
-    """Count the ids that /tokenize would answer, with the same fields."""
+    """Count the ids that /tokenize would return for the same fields."""
     shape: Shape = "openai"
     try:
         request = await read_request(http_request)
@@ -87,7 +87,7 @@ async def count(http_request: Request) -> Response:
 
 
 async def _read_texts(request: DialectRequest) -> CountedTexts:
-    """Read the texts of a body, whose fields say which system's client sent it."""
+    """Read the texts of a body; its fields tell from which system's client it comes."""
     fields = request.body
     if "inputs" in fields:
         tei = parse_body(InputsBody, request)

@@ -32,11 +32,11 @@ from service.operations import schemas
 from service.registry.entries import LoadedVocabulary
 
 router = APIRouter(tags=["dialects"])
-ONE, MANY = "list[int]", "list[list[int]]"  # Tags of the union; errors leave them out.
+ONE, MANY = "list[int]", "list[list[int]]"  # Tags of the union, which error messages omit.
 
 
 def _row_tag(value: object) -> str:
-    """Return the tag of one row of ids or of several, by the type of the first element."""
+    """Return whether ids are one row or several, by the type of the first element."""
     return MANY if isinstance(value, list) and value and isinstance(value[0], list) else ONE
 
 
@@ -46,7 +46,7 @@ Rows = Annotated[
 
 
 class PromptBody(DialectBody):
-    """The body of vLLM and SGLang: one text or several."""
+    """The body of vLLM and SGLang, with one text or several."""
 
     prompt: str | schemas.Texts
     add_special_tokens: bool = True
@@ -63,7 +63,7 @@ class ContentBody(DialectBody):
 
     @property
     def special(self) -> Literal["match", "plain"]:
-        """How the text of a special token is encoded."""
+        """Return how the text of a special token is encoded."""
         return "plain" if self.parse_special is False else "match"
 
 
@@ -79,14 +79,14 @@ class InputsBody(DialectBody):
 
 
 class TokensBody(DialectBody):
-    """The body of vLLM, SGLang and llama.cpp that decodes ids."""
+    """The body of vLLM, SGLang and llama.cpp to decode ids."""
 
     tokens: Rows
     skip_special_tokens: bool | None = None
 
 
 class IdsBody(DialectBody):
-    """The body of TEI that decodes ids."""
+    """The body of TEI to decode ids."""
 
     ids: Rows
     skip_special_tokens: bool = True
@@ -99,7 +99,7 @@ class CompletionChat(ChatBody):
 
 
 def find_tokenize_shape(body: dict[str, Any]) -> Shape:
-    """Find the system whose client sends a body, by its fields."""
+    """Return which system's clients send a body with these fields."""
     if "inputs" in body:
         return "tei"
     return "llama_cpp" if "content" in body else "openai"
@@ -108,7 +108,7 @@ def find_tokenize_shape(body: dict[str, Any]) -> Shape:
 @router.post("/tokenize")
 @router.post("/v1/tokenize")
 async def tokenize(http_request: Request) -> Response:
-    """Encode texts; the fields of the body decide which system's answer it gets."""
+    """Encode texts; the fields of the body decide in which system's format the answer is."""
     shape: Shape = "openai"
     try:
         request = await read_request(http_request)
@@ -185,7 +185,7 @@ async def _llama_cpp(request: DialectRequest) -> Response:
 
 
 def _piece(entry: LoadedVocabulary, token_id: int) -> str | list[int]:
-    """Write a token as text, or as a list of bytes if it is not UTF-8."""
+    """Return the text of a token, or a list of its bytes if it is not UTF-8."""
     token = entry.vocabulary.tokens[token_id] or b""
     try:
         return token.decode()
@@ -221,7 +221,7 @@ async def _tei(request: DialectRequest) -> Response:
 def _tei_tokens(
     entry: LoadedVocabulary, text: bytes, ids: list[int], spans: list[list[int]]
 ) -> list[dict[str, Any]]:
-    """Describe each token by its text and place; a special token has its name and no place."""
+    """Describe each token by its text and place; a special token by its name, without a place."""
     special = entry.vocabulary.special_ids
     return [
         {
@@ -239,13 +239,13 @@ def _tei_tokens(
 
 @router.post("/detokenize")
 async def detokenize(http_request: Request) -> Response:
-    """Decode ids to `prompt`, `text` and `content`; special tokens stay."""
+    """Decode ids to `prompt`, `text` and `content`; special tokens are included by default."""
     return await _detokenize(http_request, skips_special=False)
 
 
 @router.post("/v1/detokenize")
 async def sglang_detokenize(http_request: Request) -> Response:
-    """Decode ids as SGLang does: special tokens are left out by default."""
+    """Decode ids as SGLang does: special tokens are omitted by default."""
     return await _detokenize(http_request, skips_special=True)
 
 
@@ -272,11 +272,11 @@ async def tei_decode(http_request: Request) -> Response:
 async def _texts(
     request: DialectRequest, entry: LoadedVocabulary, ids: Rows, skip: bool, where: str
 ) -> list[str]:
-    """Decode one row of ids or several; `skip` leaves out special tokens."""
+    """Decode one row of ids or several; `skip` omits special tokens."""
     rows: Any = [ids] if _is_one_row(ids) else ids
     return await decode_rows(request, entry, rows, skip_special_tokens=skip, where=where)
 
 
 def _is_one_row(ids: Rows) -> bool:
-    """Return whether ids are one row; an empty list is one, without ids."""
+    """Return whether ids are one row; an empty list is one row."""
     return _row_tag(ids) == ONE
