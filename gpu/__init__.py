@@ -1,9 +1,10 @@
-"""Computes the reference's ids with CUDA; the only package that imports CuPy and torch.
+"""Encodes and decodes on GPUs, with the ids of the reference; only it imports CuPy and torch.
 
 `engine.GpuEngine` is its public class. It decides how a batch is encoded: `small` in one launch,
-`large` in chunks. `streaming`, `windows` and `augmented` take an engine and answer in memory of the
-caller's or of the device. `cuda/` has the kernels, `kernels/` their description for the host.
+`large` in chunks. `streaming`, `windows` and `augmented` use an engine and write results to the
+caller's memory or to device memory. `cuda/` contains the kernels, and `kernels/` their description
+for the host.
 
-The service and Python programs call it. Ids are the reference's or an error of `errors` is raised.
-Imports go one way between folders; pyproject.toml says which.
+The service and Python programs call it. Ids equal those of the reference; otherwise an error of
+`errors` is raised. Imports between folders go in one direction, which pyproject.toml defines.
 """

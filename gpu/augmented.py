@@ -28,7 +28,8 @@ def encode_augmented(
 
     Raises:
         ValueError: the options of a row request spans.
-        NotCovered: the vocabulary is of text, or a character may split a k-mer.
+        NotCovered: the vocabulary encodes text instead of sequences, or a character may split a
+            k-mer.
         OutOfMemory: the batch does not fit into memory.
     """
     resources = engine.resources
@@ -43,7 +44,7 @@ def encode_augmented(
             options = replace(options, augmented=True)
             pack_augmented(workspace, resident, batch, options, augmentation, resources.processors)
             processors = resources.processors
-            # Augmentation may cut a row inside of a character.
+            # Augmentation may cut a row inside a character of several bytes.
             validate = not resident.family.takes_bytes
             launch_content(workspace, resident, processors, validate=validate, augmented=True)
             launch(workspace, frame_kernels(resident.family, spans=False), processors)

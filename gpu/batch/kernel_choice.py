@@ -24,7 +24,7 @@ FALLBACK_BREAK, FALLBACK_WIDE, FALLBACK_MARK = (
 )
 _ROW_LENGTH, _NUM_BYTES, _HAS_WORDS = WORD["row_length"], WORD["num_bytes"], WORD["has_words"]
 _SMALL_BYTES = WORD["dna_small_bytes"]
-SPAN_BYTES = 8  # Bytes of the span of an id on the device.
+SPAN_BYTES = 8  # The bytes of an id's span on the device.
 
 
 def first_kernels(
@@ -42,9 +42,9 @@ def first_kernels(
         workspace: holds the packed batch.
         resident: the vocabulary.
         validate: whether rows must be checked for UTF-8.
-        count_only: whether only id_offsets are needed, which may be less work.
+        count_only: whether only id_offsets are needed, for which fewer kernels may suffice.
         augmented: whether rows are augmented before they are encoded.
-        id_bits: the bits of an id; ids of fewer than 32 bits are written to `narrow_ids`.
+        id_bits: the number of bits of an id; ids of fewer than 32 bits are written to `narrow_ids`.
     """
     family = resident.family
     if family.plain:
@@ -89,7 +89,7 @@ def fallback_kernels(
         resident: the vocabulary.
         fallback: the bits of STATUS_FALLBACK, which report what the plain kernels could not encode.
         validate: whether rows must be checked for UTF-8.
-        with_spans: whether kernels write the spans of ids, too.
+        with_spans: whether kernels write the spans of ids.
         id_bits: the bits of an id.
 
     Raises:

@@ -22,7 +22,7 @@ class Resources:
     Attributes:
         device: the device.
         processors: the number of its multiprocessors.
-        fused_bytes: bytes of the largest batch that a fused kernel can encode.
+        fused_bytes: the size of the largest batch that a fused kernel can encode, in bytes.
         residents: the vocabularies on the device.
         workspaces: memory and streams for batches.
         staging: threads that copy into pinned memory.
@@ -40,12 +40,12 @@ class Resources:
     stage_times: StageTimes
 
     def host_memory(self, num_bytes: int) -> NDArray[np.uint8] | None:
-        """Lease pinned memory, uint8[num_bytes], for text; None where the cap leaves no room."""
+        """Lease pinned memory for text, uint8[num_bytes]; None if it would exceed the limit."""
         block = self.leases.take(num_bytes)
         return None if block is None else block[:num_bytes]
 
     def close(self) -> None:
-        """Give all memory back and end the threads."""
+        """Free all memory and end the threads."""
         self.residents.close()
         self.workspaces.close()
         self.leases.close()

@@ -47,7 +47,8 @@ class RowOptions:
         flags: uint8[B], ROW_* bits of cuda/batch/rows.cuh; empty where `is_default`.
         max_length: uint32[B], NO_LIMIT for a row without a limit; None where no row has one.
         spans: bool[B], the rows that request spans; None where no row does.
-        framed: whether any row gets begin and end tokens or may be truncated.
+        framed: whether post-processing is needed: any row gets begin and end tokens or may be
+            truncated.
         refuses: whether any row refuses special tokens.
         augmented: whether the kernel `augment_rows` makes the rows that are encoded: as reverse
             complements, as crops, or with substituted letters.
@@ -70,7 +71,7 @@ class RowOptions:
 
     @property
     def is_content(self) -> bool:
-        """Whether rows give the ids of their text and nothing else: no frames, spans or circles."""
+        """Whether rows need no more than ids: no post-processing, no spans, no circular rows."""
         plain = self.is_default or not (self.flags & constant("ROW_CIRCLE")).any()
         adds = self.framed or self.augmented or self.refuses or self.max_length is not None
         return bool(plain and not adds and self.spans is None)
@@ -110,7 +111,8 @@ class RowOptions:
     def whole_rows(self) -> NDArray[np.bool_] | None:
         """Return bool[B]: the rows that must not be split into parts; None where all may be split.
 
-        Truncation and spans depend on the whole row, and a reverse complement begins with its end.
+        Truncation and spans depend on the whole row, and a reverse complement begins with the end
+        of the row.
         """
         if self.spans is not None:
             return np.ones(len(self.spans), np.bool_)
@@ -130,8 +132,8 @@ def row_options(vocabulary: Vocabulary, batch: Batch, family: Family) -> RowOpti
     """Convert the options of a batch for the kernels of a family.
 
     Raises:
-        NotCovered: a row is circular or a reverse complement, which the family does not support,
-            may have bytes that are not UTF-8, or is to become upper case.
+        NotCovered: a row has an option that the family does not support: circular, reverse
+            complement, bytes that are not UTF-8, or upper case.
     """
     options, rows = batch.options, batch.num_rows
     has_template = bool(vocabulary.prefix or vocabulary.suffix)
@@ -147,7 +149,7 @@ def row_options(vocabulary: Vocabulary, batch: Batch, family: Family) -> RowOpti
         distinct = [*numbers]
     if any(o.invalid_utf8 != "refuse" for o in distinct):
         raise NotCovered("texts that are not UTF-8 are encoded on the CPU")
-    if any(o.uppercase for o in distinct):  # Engines make it of texts on the host.
+    if any(o.uppercase for o in distinct):  # Texts are converted on the host.
         raise NotCovered("letters become upper case on the host")
     if not family.augments_rows:
         if any(o.reverse_complement or o.circular is not None for o in distinct):

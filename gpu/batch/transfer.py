@@ -154,7 +154,8 @@ def pack_rows(
         processors: multiprocessors of the device.
         options: None: special tokens are matched, nothing is added or truncated.
         id_bits: the bits of an id in the answer, see cuda/batch/narrow_ids.cuh.
-        inward: a stream that copies the text; the workspace's stream waits for it.
+        inward: a stream for the copy of the text, for which the workspace's stream waits; None: the
+            workspace's stream.
     """
     # The copy is queued first, so that PCIe is busy while the host does the rest.
     address = data.address if isinstance(data, SharedText) else data.ctypes.data
@@ -187,7 +188,8 @@ def put_batch(
         options: of the rows; None: special tokens are matched, nothing is added or truncated.
         host_text: the text's address in pinned memory; 0: the text is copied to the device.
         validates: whether a fused kernel checks rows for UTF-8.
-        planned_fallback: FALLBACK_* where a grid always stops; 0: it stops only where it must.
+        planned_fallback: the FALLBACK_* bit at which a grid always stops; 0: it stops only if it
+            must.
 
     Raises:
         DescendingOffsets: a row ends before it begins.

@@ -1,8 +1,8 @@
 """Decodes large batches of ids in chunks, through the pipeline.
 
-A chunk has several rows, or a part of a long row. Its ids use the memory of the text, and the
-offsets of its bytes are reported as those of framed rows. Chunks give up on an unknown id in a part
-of a row, and on tokens so long that the bytes of a chunk do not fit.
+A chunk consists of several rows, or a part of a long row. Its ids are stored in the workspace's
+memory for text, and the offsets of its bytes in that for `framed_offsets`. Decoding in chunks stops
+if a part of a row has an unknown id, or if the bytes of a chunk do not fit into a workspace.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from gpu.vocabulary.cache import Resident
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
 Ids = NDArray[np.int32] | NDArray[np.int64]
-ID_BYTES = 4  # A workspace has room for so many decoded bytes for each byte of its capacity.
+# The number of decoded bytes for which a workspace has room, for each byte of its capacity.
+ID_BYTES = 4
 ENDS = LEAST_BYTES, LEAST_BYTES
 
 
@@ -62,11 +63,11 @@ class _GivesUp(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Decoding(Work):
-    """The work of decoding; `data` are the ids, as bytes.
+    """The data and options of a decoding call; `data` are the ids, as bytes.
 
     Attributes:
-        id_bytes: the bytes of an id.
-        skips_special: whether special tokens are left out.
+        id_bytes: the number of bytes of an id.
+        skips_special: whether special tokens are omitted.
     """
 
     id_bytes: int = ID_BYTES
@@ -152,7 +153,7 @@ class _Answer:
 def decode_in_chunks(
     pipeline: Pipeline, resident: Resident, ids: Ids, offsets: Int64s, skip_special_tokens: bool
 ) -> DecodedRows | None:
-    """Decode a batch in chunks; return None if they give up."""
+    """Decode a batch in chunks; return None if it must be decoded in one workspace."""
     data, id_bytes = ids.view(np.uint8), ids.itemsize
     is_pinned = pipeline.resources.device.is_pinned(data)
     splits = not _shares_letters(resident)

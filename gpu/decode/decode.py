@@ -1,6 +1,6 @@
 """Decodes ids to bytes by the kernels of cuda/decode/spell_ids.cuh.
 
-A large batch is decoded in chunks (`chunks`); a small one, and one on which chunks give up, in one
+A large batch is decoded in chunks (`chunks`) if possible. All other batches are decoded in one
 workspace.
 """
 
@@ -24,7 +24,7 @@ from vocabularies.model.vocabulary import Vocabulary
 
 Int64s = NDArray[np.int64]
 Decoded = tuple[NDArray[np.uint8], Int64s, dict[int, RowError]]
-SMALL_BYTES = 1 << 17  # Bytes of ids up to which a batch is decoded in one workspace.
+SMALL_BYTES = 1 << 17  # Up to this number of bytes of ids, a batch is decoded in one workspace.
 
 
 def decode_rows(
@@ -50,7 +50,7 @@ def decode_rows(
 def _decode_at_once(
     resources: Resources, resident: Resident, ids: Ids, offsets: Int64s, skip_special_tokens: bool
 ) -> DecodedRows:
-    """Decode in one workspace; if it is too small for the bytes, once more in a larger one."""
+    """Decode in one workspace; if it is too small for the bytes, decode again in a larger one."""
     rows, capacity = len(offsets) - 1, 2 * len(ids)
     while True:
         with resources.workspaces.lend(capacity, rows, resident.family.layout) as workspace:

@@ -1,6 +1,6 @@
 """Makes the tables of single letters of a character-level vocabulary.
 
-They say which letters merge, and which ids the others give. NumPy only.
+The tables say which letters occur in merges, and which ids the others have. NumPy only.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BASES = 4
 MIXED, GAP = constant("LETTER_MIXED"), constant("LETTER_GAP")
 DROPPED, UNKNOWN = constant("LETTER_DROPPED"), constant("LETTER_UNKNOWN")
 NO_LETTER = constant("NO_TOKEN")
-NO_RUN = 0xFF  # No byte of UTF-8; NUL is one.
+NO_RUN = 0xFF  # A byte that does not occur in UTF-8, whereas NUL does.
 _ISOLATE = "isolate:"
 
 
@@ -33,12 +33,13 @@ class Letters:
     """The classes and ids of single letters.
 
     Attributes:
-        bases: up to four letters, those of the most tokens; other letters that merge are mixed.
+        bases: the up to four letters that occur in the most tokens; tokens with other letters are
+            mixed.
         classes: uint8[256], the place of a letter in `bases`, or one of LETTER_*; all bytes of
             characters beyond ASCII are LETTER_GAP.
-        ids: uint16[256], the id of a letter that does not merge, or NO_TOKEN. Characters beyond
-            ASCII have it at their first byte.
-        dropped: uint32[...], characters beyond ASCII that give no id, sorted.
+        ids: uint16[256], the id of a letter that does not merge, or NO_TOKEN. The id of a character
+            outside of ASCII is at its first byte.
+        dropped: uint32[...], characters outside of ASCII that have no id, sorted.
         stripped: uint32[...], characters that are stripped from the ends of a text, sorted.
         steps: the normalizers that change letters before they merge.
         run_id: the id of the letter that replaces a run; NO_TOKEN if no runs are replaced.

@@ -1,7 +1,8 @@
-"""Computes which two tokens may be neighbours in a byte-pair encoding, by classes of tokens.
+"""Computes which tokens may be neighbours in a byte-pair encoding, by classes of tokens.
 
 Tokens l and r are *compatible* if enc(l + r) = l, r; see *Pairs decide* in
-docs/internals/text-bpe.md. host/native/compatible_pairs.cpp computes it if merges are in order.
+docs/internals/text-bpe.md. host/native/compatible_pairs.cpp computes the relation if merges are in
+order.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Computes which tokens may be the last one of the texts that end with given letters.
+"""Computes which tokens may be the last token of a text that ends with given letters.
 
-Letters are the four bases, as numbers of two bits. Texts are numbers, the first letter's bits the
-lowest, so that the letters before the last j are `text & (4**(m - j) - 1)`, the last j `text >> 2 *
-(m - j)`. docs/internals/dna-bpe.md has the proof, *What letters leave*.
+Letters are the four bases, as numbers of two bits. A text of m letters is a number in which the
+first letter has the lowest bits. So the letters before the last j are `text & (4**(m - j) - 1)`,
+and the last j letters are `text >> 2 * (m - j)`. The proof is in docs/internals/dna-bpe.md, *What
+letters leave*.
 """
 
 from __future__ import annotations
@@ -20,26 +21,26 @@ Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 NO_TOKEN, MAX_LETTERS = constant("NO_TOKEN"), constant("MAX_LETTERS")
-LONG_LENGTH = constant("LONG_LENGTH")  # Of tokens that only lists have.
+LONG_LENGTH = constant("LONG_LENGTH")  # The length of tokens that only lists contain.
 LAST_LISTED = constant("LAST_LISTED")
 EITHER, OPEN = constant("EITHER"), constant("OPEN")
 LATEST = 16
-"""The most letters of a text's end that the tables use."""
+"""The largest number of letters at the end of a text that the tables use."""
 DENSE = 8
-"""Ends of up to so many letters are computed for all texts; longer ones when requested."""
+"""For ends of up to this length, all texts are computed; longer ends on request."""
 
 
 class LastTokens:
     """The tokens that may be the last one of a text, by its end.
 
-    A token at the end may be the last one if it is compatible with a token that may be the last one
-    of the letters before it, or of a longer text that ends with them. So the result may have too
-    many tokens, but never too few.
+    A token may be the last one of a text if it is compatible with a possible last token of the
+    letters before it, or of a longer text that ends with these letters. So the result may contain
+    too many tokens, but never too few.
 
     Args:
         codes, ids, pairs: as in `endings_of`.
-        k: the most letters of tokens that need no key.
-        deep: the most letters before a token that are used, DENSE or more.
+        k: the largest number of letters of tokens that need no key.
+        deep: the largest number of letters before a token that are used, DENSE or more.
     """
 
     def __init__(
@@ -130,7 +131,7 @@ class LastTokens:
         return found
 
     def _may_follow(self, before: Int64s, letters: int, token: UInt16s) -> Bools:
-        """Whether tokens may be last ones after texts that end with these letters."""
+        """Whether tokens may be the last ones after texts that end with these letters."""
         if letters == 0:
             return np.ones(len(before), np.bool_)
         if letters > self.deep:
@@ -150,7 +151,7 @@ class LastTokens:
         """Return uint32[texts, 2]: the possible last tokens of each text; see suffix_state.cuh."""
         count, made = may_be.sum(1), np.zeros((len(texts), 2), np.uint32)
         longest = letters - may_be[:, ::-1].argmax(1)
-        shortest = 1 + may_be.argmax(1)  # Any, for letters that no text ends with.
+        shortest = 1 + may_be.argmax(1)  # Any token, for letters with which no text ends.
         first, second = (self.ending(texts, length, letters) for length in (longest, shortest))
         made[:, 0] = self.left[first] | self.right[first] << 16
         made[:, 1] = self.left[second] | longest << 16 | shortest << 20
@@ -161,7 +162,7 @@ class LastTokens:
         return made
 
     def listed(self, texts: Int64s, letters: int, may_be: Bools) -> tuple[Int64s, UInt32s]:
-        """Return the number of possible last tokens of each text, and these, the shortest first.
+        """Return the number of possible last tokens of each text, and these, shortest first.
 
         The tokens are uint32[..., 2]: left class | right class << 16, and length | number of the
         key + 1 << 8 if the token is longer than the text. LAST_LISTED marks the last token of a

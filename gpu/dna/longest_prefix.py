@@ -1,4 +1,4 @@
-"""Makes the tables by which cuda/dna/tokens.cuh finds the longest token at a place.
+"""Makes the tables by which cuda/dna/tokens.cuh finds the longest token at a position.
 
 Letters are the four bases, as numbers of two bits.
 """
@@ -24,11 +24,11 @@ MAX_LETTERS, NEXT_LETTERS = constant("MAX_LETTERS"), constant("NEXT_LETTERS")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Longest:
-    """The longest token at a place, by the letters from there on.
+    """The tables of the longest token that begins at a position, by the letters from there on.
 
     Attributes:
         first: uint16[4**k], the longest token that is a prefix of the k letters; LONG_TOKENS |
-            number if longer tokens begin with these letters.
+            number if longer tokens begin with all of the k letters.
         longer: uint16[numbers, 4**n], by the next n letters, the longest token that is a prefix of
             the k + n letters; LONG_TOKENS if longer tokens begin with all of them.
         ranges: uint32[numbers, 4], begin and end among the tokens of more than k letters, and the

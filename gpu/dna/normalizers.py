@@ -1,7 +1,7 @@
-"""Describes the normalizers of a BPE over letters that the kernels support.
+"""Describes the normalizers that the kernels support for BPE over letters.
 
-Letters may be replaced one for one (Lowercase, U as T). Then a run of a letter may be replaced by
-one letter, and white space may be stripped from the ends.
+First, each letter may be replaced by another one (Lowercase, U by T). Then each run of one letter
+may be replaced by a single letter, and white space may be stripped from the ends.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Steps:
 
     Attributes:
         letters: bytes[256], the byte that replaces each byte.
-        strips: 1 if white space is stripped on the left, plus 2 if it is on the right.
+        strips: 1 if white space is stripped on the left, plus 2 if it is stripped on the right.
         run_letter: the letter whose runs are replaced; 0: there is none.
-        run_length: the least length of such runs.
+        run_length: the shortest length of such runs.
         run_content: the letter that replaces a run.
     """
 
@@ -48,7 +48,7 @@ class Steps:
         return self.letters != bytes(range(256))
 
     def uncovered(self) -> NDArray[np.uint32]:
-        """Return the characters beyond ASCII that do not become one such character, sorted."""
+        """Return the sorted characters outside of ASCII that do not become one such character."""
         found = [
             code_point
             for code_point, lower in (lowercase_mapping().items() if self.maps else ())
@@ -90,7 +90,7 @@ def _mapped(step: Normalizer) -> bytes | None:
 
 
 def _run(step: Normalizer) -> tuple[int, int, int] | None:
-    """Return the letter of runs, their least length and their replacement; None: no such step."""
+    """Return the letter of runs, their shortest length and replacement; None for other steps."""
     found = _RUN.fullmatch(step.pattern) if step.kind == "replace_regex" else None
     if not found or found[1] in _SYNTAX or not _SIGN.fullmatch(step.content):
         return None

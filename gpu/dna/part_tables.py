@@ -43,7 +43,7 @@ class PartTables:
             slots are zeros.
         factor: the factor of its hash function.
         mixed: uint64[..., 2], the mixed tokens, see cuda/dna/parts/mixed_letters.cuh.
-        tail: the most bases behind the last other letter of a mixed token.
+        tail: the largest number of bases after the last other letter of a mixed token.
         repeats: uint32[256 + 64, REPEAT_LENGTHS], see repeat_table.repeat_table.
     """
 
@@ -89,7 +89,8 @@ def part_tables(
         letters: the tables of its letters.
         codes: the letters of each token of bases.
         ids: the ids of these tokens and of mixed ones.
-        k: the most letters of a token that is looked up by its letters, not by hash.
+        k: the largest number of letters of a token that is looked up by its letters instead of a
+            hash.
         endings: the tables of last tokens.
         pairs: the relation of compatible tokens.
     """
@@ -122,7 +123,7 @@ def part_tables(
 def _mixed_letter(
     letters: Letters, tokens: list[bytes], k: int, endings: Endings
 ) -> tuple[int | None, int]:
-    """Return the only other letter that merges, and the most bases behind it in a token.
+    """Return the only other letter in merges, and the largest number of bases after it in a token.
 
     The letter is None if there are several, if runs of another letter are replaced, or if the
     kernels could not decide the tokens soon after it.

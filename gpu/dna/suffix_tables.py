@@ -1,6 +1,7 @@
 """Makes the tables by which cuda/dna/windows/suffix_state.cuh finds the last token of a text.
 
-They are indexed by the latest letters. Letters and texts are numbers as in `last_tokens`.
+The tables are indexed by the last letters of a text. Letters and texts are numbers as in
+`last_tokens`.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ Int64s = NDArray[np.int64]
 BEFORE_LETTERS, FORWARD_K = constant("BEFORE_LETTERS"), constant("FORWARD_K")
 COPIED_K, COPIED_LETTERS = constant("COPIED_K"), constant("COPIED_LETTERS")
 COPIED_TOKENS = 6000
-"""The most tokens for which `last` is small enough to be copied to shared memory."""
+"""The largest number of tokens for which `last` is small enough for shared memory."""
 COPIED_BEFORE, FORWARD_BEFORE = constant("COPIED_BEFORE"), constant("FORWARD_BEFORE")
 MOST_LOOKED, OPEN = constant("MOST_LOOKED"), constant("OPEN")
 MOST_OPENED = 1 << 17
-"""The most open texts for which more letters are looked at."""
+"""The largest number of open texts for which more letters are read."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -39,18 +39,19 @@ PREFIX_SHIFT, LEFT_SHIFT = constant("PREFIX_SHIFT"), constant("LEFT_SHIFT")
 RIGHT_SHIFT, MIXED_SHIFT = constant("RIGHT_SHIFT"), constant("MIXED_SHIFT")
 LETTER_MIXED = constant("LETTER_MIXED")
 LEFT_CLASSES = constant("LEFT_CLASSES")
-UNCOPIED_TEXT = 1 << 24  # Text up to which chunks are small where the tables are not copied.
+# Up to this size of text, chunks are small if the tables are not copied to shared memory.
+UNCOPIED_TEXT = 1 << 24
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DnaTokens:
-    """The tokens of a BPE over letters, as the kernels and the CPU engine encode it.
+    """The tokens of a BPE over letters, for the kernels and the CPU engine.
 
     Attributes:
         letters: the classes and ids of single letters.
         ids: the ids of the tokens that merges reach and whose letters merge.
         pairs: the relation of compatible tokens, in the order of `ids`.
-        whole: tokens that merges do not reach; they match the whole text between two borders.
+        whole: tokens that no merges produce; they match only the whole text between two borders.
     """
 
     letters: Letters
@@ -77,9 +78,9 @@ class DnaTables:
 
     Attributes:
         letters: the classes and ids of single letters.
-        k: the number of letters that index `longest` and `spelled`; the first one has the lowest
+        k: the number of letters that index `longest` and `spelled`; the first letter has the lowest
             two bits.
-        longest: the longest token at each place, by the next letters.
+        longest: the longest token at each position, by the next letters.
         spelled: uint16[...], the token that 1 .. k letters spell, from (4**length - 4) / 3 on.
         tokens: uint64[ids], for each id its length, its longest proper prefix that is a token, and
             its classes.
@@ -87,8 +88,8 @@ class DnaTables:
         pair_words: words of a row of `pairs`.
         mixed_bytes: uint8[mixed tokens, 64], sorted.
         mixed_ids: uint32[mixed tokens], length << 16 | id.
-        reach: the most bases before the first other letter of a mixed token.
-        whole: tokens that merges do not reach; they match the whole text between two borders.
+        reach: the largest number of bases before the first other letter of a mixed token.
+        whole: tokens that no merges produce; they match only the whole text between two borders.
         endings: the tables of last tokens; None if the vocabulary has none.
         parts: the tables of the fused kernel; None if the vocabulary has none.
     """
@@ -134,7 +135,7 @@ class DnaTables:
         return own | {name: n for each in others if each for name, n in each.numbers().items()}
 
     def _small_bytes(self) -> int:
-        """Return the most text for which chunks are small."""
+        """Return the largest size of text, in bytes, for which chunks are small."""
         is_copied = self.endings is not None and self.endings.is_copied
         return SMALL_CHUNK_TEXT if is_copied else min(SMALL_CHUNK_TEXT, UNCOPIED_TEXT)
 
@@ -194,7 +195,8 @@ def dna_tokens(vocabulary: Vocabulary) -> DnaTokens:
     """Find the tokens of a vocabulary of letters.
 
     Raises:
-        NotCovered: it is none, or has letters, tokens or steps that the algorithm does not support.
+        NotCovered: the vocabulary is not a BPE over letters, or has letters, tokens or steps that
+            the algorithm does not support.
     """
     model = vocabulary.model
     if not isinstance(model, Bpe) or model.byte_level:
@@ -242,7 +244,7 @@ def dna_tables(vocabulary: Vocabulary, k: int | None = None) -> DnaTables:
 def _indexed_letters(num_tokens: int, has_mixed: bool) -> int:
     """Return the number of letters by which tables of so many tokens are indexed.
 
-    It is one more where other letters than bases merge.
+    The number is greater by one if merges contain letters other than bases.
     """
     most = SMALL_K if num_tokens <= SMALL_VOCABULARY else LARGE_K
     return min(most, 2 + num_tokens.bit_length() // 2 + has_mixed)
@@ -256,7 +258,7 @@ def _padded(tokens: list[bytes]) -> NDArray[np.uint8]:
 def _reached(vocabulary: Vocabulary) -> tuple[dict[bytes, int], dict[bytes, int]]:
     """Return the ids of letters, and the ids of the tokens that merges reach.
 
-    Merges reach a token if they make it from its own letters.
+    Merges reach a token if they produce it from its own letters.
     """
     rules = make_bpe_rules(vocabulary)
     letter_ids = {

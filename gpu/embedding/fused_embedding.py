@@ -1,4 +1,4 @@
-"""Looks up letters and embeds them by one kernel, which reads pinned text over PCIe.
+"""Looks up the ids of letters and embeds them by one kernel, which reads pinned text over PCIe.
 
 All rows have one length and an id for each letter. Ids equal those of `torch_lookup`.
 """
@@ -26,10 +26,10 @@ from gpu.embedding.torch_kernels import TorchKernels, load_torch_kernels
 Bytes = NDArray[np.uint8]
 _cuda: Any = torch.cuda  # torch.cuda is partly without types.
 THREADS = 512
-"""Threads of a block: EMBED_BLOCK of embedding/fused_embedding.cuh."""
+"""The threads of a block; equals EMBED_BLOCK of embedding/fused_embedding.cuh."""
 
 BLOCK_LETTERS = 64
-"""Letters of a block: EMBED_LETTERS of embedding/fused_embedding.cuh."""
+"""The letters of a block; equals EMBED_LETTERS of embedding/fused_embedding.cuh."""
 
 
 class EmbedFields(NamedTuple):
@@ -55,9 +55,9 @@ class FusedResult:
     """Holds the results of rows whose kernels have been launched.
 
     Attributes:
-        ids: [b, width]; void if a letter has no code, as are the activations.
+        ids: [b, width]; not valid if a letter has no code; the same holds for the activations.
         activations: [b, width, D].
-        next_ids: the ids of the rows behind these; None where only these were looked up.
+        next_ids: the ids of the rows after these; None if only these were looked up.
         has_unknown: whether a letter has no code; valid once `done` has passed.
         done: the event after the kernels; they read the text until then.
         stream: the address of their stream.
@@ -71,7 +71,7 @@ class FusedResult:
     stream: int
 
     def receive(self) -> Self | None:
-        """Wait for the kernels and let the current stream use the results.
+        """Wait for the kernels and allow the current stream to use the results.
 
         Returns None where a letter has no code.
         """
@@ -125,8 +125,8 @@ class LetterEmbedder:
         Args:
             data: uint8[N], the letters.
             num_rows: the number of rows in them.
-            behind: the letters of the rows behind these, at most as many, that are only looked up;
-                then both are pinned. None: there are none.
+            behind: the letters of the rows after these, which are looked up but not embedded. They
+                are at most as many, and both arrays must be pinned. None: there are none.
         """
         device = self._device
         weight = self._embedding.weight
@@ -167,7 +167,7 @@ class LetterEmbedder:
 
 
 class FusedMicroBatch(NamedTuple):
-    """Holds rows `begin` to `end` and their results; None: a letter among them has no code."""
+    """The rows from `begin` to `end` and their result, which is None if a letter has no code."""
 
     begin: int
     end: int
@@ -184,14 +184,14 @@ class _Launched(NamedTuple):
 class FusedMicroBatches:
     """Embeds the rows of a plan from `plan.begin` on, some micro-batches ahead.
 
-    The kernel of the last micro-batch but one also looks up the last one's letters. So all text has
-    been read when the last one is given out, while its embedding still runs.
+    The kernel of the last micro-batch but one also looks up the letters of the last one. So all
+    text has been read when the last micro-batch is yielded, while its embedding is still running.
     """
 
     def __init__(
         self, embedder: LetterEmbedder, plan: MicroBatchPlan, embed_tokens: Callable[[Tensor], Any]
     ) -> None:
-        """Use `embedder` for letters, and `embed_tokens` for ids that were looked up before."""
+        """Use `embedder` to embed letters, and `embed_tokens` to embed ids that are looked up."""
         self._embedder = embedder
         self._plan = plan
         self._embed_tokens = embed_tokens
@@ -237,8 +237,8 @@ def make_letter_embedder(
 ) -> LetterEmbedder | None:
     """Make the fused kernel for an embedder.
 
-    None where the embedder is no `torch.nn.Embedding` on this device, where the rule has words, and
-    where the kernel cannot be loaded.
+    Returns None if the embedder is not a `torch.nn.Embedding` on this device, the rule has words,
+    or the kernel cannot be loaded.
     """
     if rule is None or rule.word_ids is not None or sequence_ids.texts is None:
         return None

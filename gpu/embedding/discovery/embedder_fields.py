@@ -17,7 +17,7 @@ from vocabularies.formats.folders import NoTokenizer, find_tokenizer_files
 from vocabularies.model.vocabulary import Vocabulary
 
 MAX_TOKEN_LEN = 1 << 24
-"""The largest length that is taken for one; some libraries write 10**30 for "no limit"."""
+"""The largest value that is read as a length; some libraries use 10**30 for "no limit"."""
 
 _PAD_TOKENS = ("[PAD]", "<pad>", "<PAD>", "<|padding|>")
 _PAD_FIELDS = ("pad_token_id", "pad_id", "padding_idx", "config.pad_token_id")
@@ -50,11 +50,11 @@ _PUBLISHED = (
     ("gpn-brassicales", "gpn"),
     ("evo-1|evo2_", "evo_bytes"),
 )
-"""Patterns of the begin of published models' names in lower case, and their vocabularies."""
+"""The beginnings of published models' names in lower case, as patterns, and their vocabularies."""
 
 
 class UnknownTokenizer(TypeError):
-    """Reports a model that does not say which tokenizer it has."""
+    """The tokenizer of a model cannot be determined."""
 
 
 class Named(NamedTuple):
@@ -86,9 +86,9 @@ def find_model_vocabulary(model: Any) -> Named:
     """Find the vocabulary of a model by the name in its config: a folder, or a published model.
 
     Raises:
-        UnknownTokenizer: the name is none of these, or the model embeds fewer ids than the
-            vocabulary has; the message says what to call instead.
-        VocabularyError: the files of the folder are wrong.
+        UnknownTokenizer: the name is neither a folder nor a published model, or the model embeds
+            fewer ids than the vocabulary has; the message says what to call instead.
+        VocabularyError: the files of the folder are invalid.
     """
     name = _find_name(model)
     num_ids = find_number(model, ("config.vocab_size", "vocab_size"), 1, MAX_ID)
@@ -116,10 +116,10 @@ def _find_published(name: str) -> Named | None:
 
 
 def _read_folder(folder: Path) -> Named | None:
-    """Read the vocabulary in a model's folder; None where there is no such folder, or none in it.
+    """Read the vocabulary in a model's folder; None if there is no such folder or vocabulary.
 
     Raises:
-        VocabularyError: its files are wrong.
+        VocabularyError: the files are invalid.
     """
     if not folder.name or not folder.is_dir():
         return None
@@ -169,7 +169,7 @@ def find_pad_id(embedder: Any, tokenizer: Any) -> int:
 
 
 def find_padding_side(tokenizer: Any) -> PaddingSide:
-    """Find the side that a tokenizer pads; "right" where it does not say."""
+    """Find the side on which a tokenizer pads; "right" if it has no such attribute."""
     side = getattr(tokenizer, "padding_side", None)
     padding = getattr(tokenizer, "padding", None)
     if side is None and isinstance(padding, dict):

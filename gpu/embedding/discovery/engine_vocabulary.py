@@ -1,4 +1,4 @@
-"""Reads a tokenizer of Hugging Face as one of our vocabularies, so that an engine encodes for it.
+"""Converts a tokenizer of Hugging Face to a Vocabulary, so that an engine can replace it.
 
 The engine's ids are compared with the tokenizer's before they are used.
 """
@@ -37,7 +37,7 @@ class Recognized(NamedTuple):
 
 
 def recognize(tokenizer: Any, engine: Engine) -> Recognized | str:
-    """Make functions that encode by an engine for a tokenizer; else return the reason as text."""
+    """Make functions that encode by an engine instead of a tokenizer; else return the reason."""
     if isinstance(tokenizer, Vocabulary):
         vocabulary = tokenizer
     else:
@@ -48,7 +48,7 @@ def recognize(tokenizer: Any, engine: Engine) -> Recognized | str:
             vocabulary = read_vocabulary({"tokenizer.json": to_str().encode()})
         except VocabularyError as error:
             return f"its tokenizer.json is not read: {error}"
-        except Exception as error:  # tokenizers raises a bare one for parts in Python.
+        except Exception as error:  # tokenizers raises a bare Exception for parts in Python.
             return f"it has parts that it does not describe: {error}"
     encoders = {
         framed: make_upstream_encoder(vocabulary, engine, add_special_tokens=framed)
@@ -62,7 +62,7 @@ def recognize(tokenizer: Any, engine: Engine) -> Recognized | str:
 
 
 def _find_difference(tokenizer: Any, encoders: dict[bool, EncodeBatch]) -> str:
-    """Find a text to which the engine gives other ids; "" where there is none."""
+    """Find a text for which the ids of the engine differ; "" if there is none."""
     texts = ["", SELF_TEST, *(letter * 40 for letter in "ACGTN")]
     texts += [make_random_text(each, size, size) for each in _ALPHABETS for size in _LENGTHS]
     strings = list_vocabulary_strings(tokenizer)[:_NUM_STRINGS]

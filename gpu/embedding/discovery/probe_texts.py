@@ -1,4 +1,4 @@
-"""Makes the texts that show whether a tokenizer gives the ids of a rule.
+"""Makes texts that show whether the ids of a tokenizer follow a rule.
 
 `tokenizer_discovery` encodes the texts with the tokenizer and compares ids. This module uses rules
 and strings only.
@@ -32,10 +32,11 @@ one that stands for a space in those of SentencePiece, with what they stand for.
 def make_short_texts(rule: LetterRule) -> list[str]:
     """Make the self-test, every pair of characters with a code, long runs and random sequences.
 
-    A tokenizer that merges by a list of pairs merges two characters first, so a pair shows it. A
-    pattern that takes one sign up to 32 times shows in a run of 64. Neither shows a step that takes
-    three or more different characters at once: `make_string_texts` covers those of the vocabulary,
-    and `tokenizer_json` refuses longer patterns.
+    Pairs of characters reveal a tokenizer that merges pairs, because it first merges two
+    characters. A run of 64 characters reveals a pattern that matches one sign up to 32 times. These
+    texts do not reveal a step that matches three or more different characters at once:
+    `make_string_texts` tests the strings of the vocabulary, and `tokenizer_json` refuses longer
+    patterns.
     """
     covered = _covered_characters(rule)
     texts = [SELF_TEST, "", *covered]
@@ -62,7 +63,7 @@ def _covered_characters(rule: LetterRule) -> str:
 
 
 def list_vocabulary_strings(tokenizer: Any) -> list[str]:
-    """List the strings of a tokenizer's vocabulary as a text has them; empty where it lists none.
+    """List the strings of a tokenizer's vocabulary as they occur in texts; empty if it lists none.
 
     They come from `get_vocab()`, from tiktoken's `token_byte_values()` or from a mapping `vocab`.
     """
@@ -86,11 +87,11 @@ def _vocabulary_tokens(tokenizer: Any) -> Iterable[Any]:
 
 
 def make_string_texts(rule: LetterRule, strings: Iterable[str]) -> Iterator[list[str]]:
-    """Make batches of texts with every string of a vocabulary that only has characters with codes.
+    """Make batches of texts from all strings of a vocabulary whose characters have codes.
 
-    Each string stands alone, because a tokenizer may look up a whole row at once. It also stands
-    between letters, signs and white space in joined texts. Where the rule has words, it stands at
-    every distance from the begin of a word.
+    Each string is a text by itself, because a tokenizer may look up a whole row at once. It also
+    occurs between letters, signs and white space in longer texts. If the rule has words, it occurs
+    at every distance from the begin of a word.
     """
     covered = _covered_characters(rule)
     whole = list(_whole_strings(rule, covered, strings))
@@ -105,8 +106,8 @@ def make_string_texts(rule: LetterRule, strings: Iterable[str]) -> Iterator[list
 def _whole_strings(rule: LetterRule, covered: str, strings: Iterable[str]) -> Iterator[str]:
     """Yield the runs of covered characters, and of letters, in all strings and in either case.
 
-    Runs leave out marks: ##ACG and ACG</w> stand for ACG. Single characters and words of k letters
-    are left out, as other texts test them.
+    Runs do not contain marks: ##ACG and ACG</w> give ACG. Single characters and words of k letters
+    are omitted, because other texts test them.
     """
     run_of_covered = re.compile(f"[{re.escape(covered)}]{{2,}}")
     run_of_letters = re.compile("[A-Za-z]{2,}")
@@ -117,7 +118,7 @@ def _whole_strings(rule: LetterRule, covered: str, strings: Iterable[str]) -> It
 
 
 def _joined_texts(strings: list[str], flank: str, stride: int, phase: int) -> Iterator[list[str]]:
-    """Yield batches of texts of strings between flanks; strings begin at phase, modulo stride."""
+    """Yield batches of texts of strings between flanks; strings begin at phase modulo stride."""
     batch = []
     text = ""
     for string in strings:

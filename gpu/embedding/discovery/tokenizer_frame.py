@@ -1,6 +1,6 @@
 """Finds the begin and end tokens that a tokenizer puts around a row.
 
-They are compared on texts of many lengths, so that a tokenizer which cuts rows into pieces shows.
+They are compared on texts of many lengths, to detect tokenizers that cut rows into pieces.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LENGTHS = (20, 1, 2, 3, 7, 100, 511, 1030, 4096, 20_000)
 
 
 def read_frame(vocabulary: Vocabulary) -> Frame:
-    """Read the begin and end tokens of one of our vocabularies."""
+    """Read the begin and end tokens of a Vocabulary."""
     added = AddedIds.of(vocabulary)
     if not len(added):
         return NO_FRAME
@@ -39,7 +39,8 @@ def find_frame(content: EncodeBatch, framed: EncodeBatch) -> Frame | None:
     texts = [make_random_text(DNA, length, length) for length in _LENGTHS]
     try:
         rows, framed_rows = _encode(content, texts), _encode(framed, texts)
-    except Exception:  # Foreign code: some refuse long texts, and then only they know their ids.
+    # Foreign code: some tokenizers refuse long texts; then only the tokenizer can encode them.
+    except Exception:
         return None
     for frame in _list_frames(rows[0], framed_rows[0]):
         expected = ([*frame.prefix, *row, *frame.suffix] for row in rows)
@@ -54,7 +55,7 @@ def _encode(encode: EncodeBatch, texts: Sequence[str]) -> list[NDArray[np.int32]
 
 
 def _list_frames(row: NDArray[np.int32], framed: NDArray[np.int32]) -> list[Frame]:
-    """List the frames that make one row of ids another one."""
+    """List the possible begin and end tokens by which `framed` extends the ids of `row`."""
     num_added = len(framed) - len(row)
     frames = []
     for begin in range(num_added + 1):

@@ -1,7 +1,7 @@
 """Finds patterns in a tokenizer.json that may match several letters at once.
 
-Such patterns may not show in the texts of `probe_texts`. This module uses the format of
-tokenizer.json only.
+The texts of `probe_texts` may not reveal such patterns. This module depends only on the format of
+tokenizer.json.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-# Each of these looks at one ASCII character, or at a run of characters of one kind.
+# Each of these steps reads one ASCII character, or a run of characters of one kind.
 _NORMALIZERS = frozenset(
     "BertNormalizer ByteLevel Lowercase NFC NFD NFKC NFKD Nmt Prepend Strip StripAccents".split()
 )
@@ -25,15 +25,15 @@ _SIGN = (
 )
 _TIMES = r"(?:(?:[*+?]|\{(?:[12]?\d|3[0-2])?(?:,(?:[12]?\d|3[0-2])?)?\})[?+]?)?"
 _ONE_SIGN = re.compile(rf"(?:\(\?[ms]+\))?(?:{_SIGN}{_TIMES}(?:\|{_SIGN}{_TIMES})*)?")
-"""Matches regular expressions that take one character, or one kind of character up to 32 times."""
+"""Matches regular expressions for one character, or for one kind of character up to 32 times."""
 
 
 def find_pattern_fault(tokenizer: Any) -> str:
     """Describe a step that may match several letters at once although no probe text shows it.
 
-    Returns "" where there is none, and for a tokenizer without `to_str`. Known steps read one
-    character at a time, and a pattern of one sign shows in single characters, pairs or runs. A
-    longer pattern, such as AUG, occurs in few texts; a charsmap or a step in Python may hold any
+    Returns "" if there is none, and for a tokenizer without `to_str`. Known steps read one
+    character at a time, and single characters, pairs and runs reveal a pattern of one sign. A
+    longer pattern, such as AUG, occurs in few texts; a charsmap or a step in Python may contain any
     pattern.
     """
     whole = getattr(tokenizer, "backend_tokenizer", tokenizer)
@@ -67,7 +67,8 @@ def _takes_one_sign(step: dict[str, Any]) -> bool:
         return False
     pattern: dict[str, str] = step["pattern"]
     content: str = step.get("content", "")
-    # Content beyond ASCII may stand for letters, which the vocabulary's strings would not show.
+    # Content outside of ASCII may represent letters, which the vocabulary's strings would not
+    # reveal.
     if not content.replace("\u2581", "").isascii():
         return False
     if "String" in pattern:
@@ -76,9 +77,10 @@ def _takes_one_sign(step: dict[str, Any]) -> bool:
 
 
 def _splits_harmlessly(step: dict[str, Any], parts: dict[str, Any]) -> bool:
-    """Whether a split changes no ids, or changes those of short texts, too.
+    """Whether a split changes no ids, or whether short texts would reveal the change.
 
-    A split at one character changes them. Others change no ids where every token is one character.
+    Short texts reveal a split at one character. Other splits change no ids if every token is one
+    character.
     """
     if step["type"] != "Split":
         return False
