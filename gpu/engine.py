@@ -1,7 +1,7 @@
 """The GPU engine: encodes and decodes batches on one device.
 
-Self-tests, fallbacks and routing are left to the service. A `Plan` decides once how a batch is
-encoded, by its size, its vocabulary and its options:
+The service is responsible for self-tests, fallback to the CPU engine, and routing. A `Plan` decides
+once how a batch is encoded, by its size, its vocabulary and its options:
 
     letters     every letter is an id, looked up without copying the text first
     one call    a small batch that needs only ids: a fused kernel, by one call of C++
@@ -64,7 +64,7 @@ ANSWER_BYTES = 1 << 30
 class Joining:
     """Joins the strings of a batch during a `with` block, after which the copy is complete.
 
-    The block gets the running copy, so that chunks can be encoded meanwhile; None if there is none.
+    `with` returns the running copy, so that chunks can be encoded meanwhile; None if there is none.
     """
 
     __slots__ = ("_batch", "_copy", "_memory", "_staging")
@@ -122,11 +122,14 @@ class GpuEngine:
 
     Args:
         device: the device.
-        workspace_bytes: the device memory for batches in flight.
-        vocabulary_bytes: the device memory for vocabularies; None: as for workspaces.
-        answer_bytes: the pinned host memory for answers that callers still hold, and at most
-            `workspace_bytes`. Further answers are in pageable memory and take longer.
-        take: allocates the memory of answers, which is page-locked then; None: the device does.
+        workspace_bytes: the largest amount of device memory for batches in flight.
+        vocabulary_bytes: the largest amount of device memory for vocabularies; None: as for
+            workspaces.
+        answer_bytes: the largest amount of pinned host memory for answers to which callers have
+            references, up to `workspace_bytes`. Further answers are in pageable memory and take
+            longer.
+        take: allocates the memory of answers, which is then page-locked; None: the device allocates
+            it.
 
     Attributes:
         device: the device.
@@ -186,7 +189,7 @@ class GpuEngine:
         return digest in self.resources.residents
 
     def host_memory(self, num_bytes: int) -> NDArray[np.uint8] | None:
-        """Lease pinned memory, uint8[num_bytes], for text; None where the cap leaves no room."""
+        """Lease pinned memory for text, uint8[num_bytes]; None if it would exceed the limit."""
         return self.resources.host_memory(num_bytes)
 
     def join(self, batch: Batch) -> None:
@@ -222,11 +225,11 @@ class GpuEngine:
         self.resources.close()
 
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
-        """Encode each row of a batch; a row that cannot be encoded is refused alone.
+        """Encode each row of a batch; if a row is refused, the others are still encoded.
 
-        A large batch is encoded in chunks. So a batch of many rows, or of rows that may be split
-        (`chunks_of`), never needs more memory than there is. The arrays of the answer may be in
-        leased pinned memory, which returns to the pool when they are garbage.
+        A large batch is encoded in chunks. So the memory of the device limits only the size of rows
+        that must not be split (`chunks_of`), not the size of batches. The arrays of the answer may
+        be in leased pinned memory, which returns to the pool when they are garbage-collected.
 
         Raises:
             NotCovered: the kernels do not support the vocabulary or an option.
@@ -281,7 +284,8 @@ class GpuEngine:
         ):
             options = row_options(vocabulary, batch, resident.family)
             plan = plan_of(resources, resident, batch, options)
-            if plan.small:  # A fused kernel, which makes ids, too, is faster than several kernels.
+            # A fused kernel is faster than several kernels, although it also computes ids.
+            if plan.small:
                 if copy is not None:
                     copy.wait(len(batch.data))
                 encoded = _encode_small(resources, vocabulary, resident, batch, options, plan)
@@ -328,11 +332,12 @@ class GpuEngine:
             vocabulary: the vocabulary.
             ids: int32[T] or int64[T]; int32 is faster, as half as many bytes are copied.
             offsets: int64[B + 1], where the ids of each row begin.
-            skip_special_tokens: whether special tokens are left out.
+            skip_special_tokens: whether special tokens are omitted.
 
         Returns:
             The bytes uint8[N], their offsets int64[B + 1], and the errors of refused rows. The
-            bytes may be in leased pinned memory, which returns to the pool when they are garbage.
+            bytes may be in leased pinned memory, which returns to the pool when they are
+            garbage-collected.
 
         Raises:
             NotCovered: the kernels do not support the vocabulary.

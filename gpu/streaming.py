@@ -93,7 +93,7 @@ def encode_stream(
 
     Raises:
         ValueError: `out` is too short, of another type, or too narrow for the vocabulary's ids;
-            offsets begin before 0 or end behind the data; a row is refused.
+            an offset is negative or beyond the end of the data; a row is refused.
         OutOfMemory: a row that must not be split does not fit into memory.
     """
     target = OutputBuffer.of(out, engine.device, ("<i4", "<u2", "|u1"))

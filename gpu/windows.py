@@ -1,7 +1,7 @@
 """Cuts the ids of characters and k-mers into windows, on the device.
 
-A kernel cuts the ids and places of `encode` as `vocabularies.sequences.windows.make_windows` does.
-The windows stay in device memory.
+A kernel cuts the encoded ids and their positions as `vocabularies.sequences.windows.make_windows`
+does. The windows remain in device memory.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class DeviceArray:
     """An array of the device, which CuPy, torch and others can use without a copy.
 
     Several arrays share one block of memory, which is freed when all of them, and all arrays made
-    of them, are garbage.
+    from them, are garbage-collected.
 
     Attributes:
         address: the address of the first item.
@@ -98,7 +98,7 @@ class _Block:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceWindows:
-    """W windows of C columns, as `vocabularies.sequences.windows.Windows` says, on the device.
+    """W windows of C columns on the device; see `vocabularies.sequences.windows.Windows`.
 
     Attributes:
         input_ids, attention_mask, position_ids, channel, starts: as in `Windows`.
@@ -145,14 +145,14 @@ def encode_windows(
     Args:
         engine: the engine.
         vocabulary: a vocabulary of characters or k-mers.
-        batch: the rows with their options. Circular rows wrap; ids of reverse complements have
-            their places in the rows as sent. Begin and end tokens are not added, and no row may be
-            truncated.
-        window: tokens of a window, without the prefix.
-        stride: tokens from the begin of one window to the begin of the next.
+        batch: the rows with their options. Windows of circular rows wrap. The positions of a
+            reverse complement's ids are those in the original row. Begin and end tokens are not
+            added, and no row may be truncated.
+        window: the number of tokens of a window, without the prefix.
+        stride: the number of tokens from the begin of one window to the begin of the next.
         pad_id: the id of the padding.
         prefix: the ids in front of every window.
-        channel: N values, one for each byte of the batch, which become float32.
+        channel: N values, one for each byte of the batch, which are converted to float32.
 
     Raises:
         TypeError: window or stride is not an integer.
@@ -226,7 +226,7 @@ def _encode(
 def _launch_content(
     workspace: Workspace, resident: Resident, batch: Batch, options: RowOptions, processors: int
 ) -> None:
-    """Launch the kernels for the ids, and for their places where these do not follow from them."""
+    """Launch the kernels for the ids, and for their positions if these need a kernel."""
     validate = not (batch.has_texts or resident.family.takes_bytes)
     launch(workspace, first_kernels(workspace, resident, augmented=options.augmented), processors)
     fallback = int(status_of(workspace)[STATUS["FALLBACK"]])
@@ -237,7 +237,7 @@ def _launch_content(
 
 
 def _cut(workspace: Workspace, cells: int, processors: int) -> None:
-    """Launch the kernel that writes so many cells of windows, and wait for it."""
+    """Launch the kernel that writes `cells` cells of windows, and wait for it."""
     stream = workspace.stream
     stream.copy_in(workspace.device_job, workspace.job.ctypes.data, workspace.job.nbytes)
     blocks = num_blocks("cut_windows", cells, processors)
@@ -271,7 +271,7 @@ def _allocate(
     places, size = {}, 0
     for name, (dimensions, kind) in specs.items():
         places[name] = size
-        items = int(np.prod(dimensions)) + 4  # The kernel writes whole fours.
+        items = int(np.prod(dimensions)) + 4  # The kernel writes groups of four items.
         size += -(-items * np.dtype(kind).itemsize // ALIGNMENT) * ALIGNMENT
     block = _Block(device, size)
     arrays = {}

@@ -1,4 +1,4 @@
-"""Turns sequences in any form into one Batch.
+"""Converts sequences in any supported form to a Batch.
 
 Lists of strings are joined; buffers of bytes, Arrow arrays, matrices and mapped files are not
 copied. This module uses neither tokenizers nor torch.
@@ -25,10 +25,10 @@ _ARROW_OFFSETS = {
 
 
 BLOCK_ROWS = 1 << 16
-"""Rows of a generator that are read at once at most."""
+"""The largest number of rows of a generator that are read at once."""
 
 BLOCK_BYTES = 1 << 26
-"""Characters or bytes of a generator's rows after which no more are read at once."""
+"""The number of characters or bytes after which no more rows of a generator are read at once."""
 
 
 def as_batch(sequences: Any, memory: Memory | None = None, copy: Copy | None = None) -> Batch:
@@ -81,7 +81,7 @@ def as_batch(sequences: Any, memory: Memory | None = None, copy: Copy | None = N
 def read_blocks(rows: Iterator[Any]) -> Iterator[list[Any]]:
     """Read rows of str or bytes, BLOCK_ROWS at a time, and fewer where they are long.
 
-    A block ends with the row that gives it BLOCK_BYTES characters or bytes.
+    A block ends with the row with which it reaches BLOCK_BYTES characters or bytes.
     """
     block: list[Any] = []
     size = 0
@@ -137,7 +137,7 @@ def _is_sequence(value: Any) -> bool:
 
 
 def _join(batch: Batch, memory: Memory | None, copy: Copy | None) -> Batch:
-    """Join a batch and forget its strings, so that parts of it are not joined again."""
+    """Join the strings of a batch and drop them, so that parts of it are not joined again."""
     if memory is not None:
         batch.join_in(memory, copy)
     return Batch(data=batch.data, offsets=batch.offsets)

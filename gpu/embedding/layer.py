@@ -1,4 +1,4 @@
-"""Turns sequences into embeddings without a tokenizer: DNATok's layer, for torch.
+"""Computes embeddings of sequences without a tokenizer: DNATok's layer, for torch.
 
 On a CUDA device, bytes are copied and looked up on a stream of their own while the rows before them
 are embedded. Memory that a stream may still read is not written again: the ids of each micro-batch
@@ -40,7 +40,7 @@ from vocabularies.batch.batch import Batch
 from vocabularies.sequences.augmentation import Augmentation
 
 MAX_IDS = 1 << 20
-"""Ids of a micro-batch at most: some kernels index with 32 bits."""
+"""The largest number of ids of a micro-batch; some kernels index with 32 bits."""
 
 GROUP = 4
 """Micro-batches of equal rows that are looked up together, which saves work of the host."""
@@ -62,8 +62,8 @@ class _Route(NamedTuple):
 
     Attributes:
         source: where ids come from.
-        mode: "pipelined": look-ups run on a side stream beside the embedding; "at once": one kernel
-            looks up and embeds; "": look-ups and embeddings follow each other.
+        mode: "pipelined": look-ups run on a side stream at the same time as the embedding; "at
+            once": one kernel looks up and embeds; "": each look-up is followed by its embedding.
     """
 
     source: IdSource
@@ -102,14 +102,16 @@ class EmbeddingLayer:
                 `torch.nn.Embedding` on CUDA whose weights need no gradient, see `row_gather`.
             discovery: the result of `tokenizer_discovery.discover` for the tokenizer.
             device: where the embedder is; None: the GPU if there is one, else the CPU.
-            max_rows: rows of a micro-batch at most (B_emb); None: as many as `max_ids` allows.
-            max_ids: ids of a micro-batch at most (M), padding included; a single row may have more.
+            max_rows: the largest number of rows of a micro-batch (B_emb); None: as many as
+                `max_ids` allows.
+            max_ids: the largest number of ids of a micro-batch (M), including padding; a single row
+                may have more.
             ids_dtype: the dtype of the ids that the embedder gets, int64 or int32.
             staging_dtype: the dtype of the ids that path "ids" copies to the device, int64 or
                 int32.
             pipelined: whether to copy and look up on a second stream of a GPU.
             add_special_tokens: whether rows have the tokenizer's begin and end tokens.
-            padding_side: the side of rows that is padded; None: the tokenizer's.
+            padding_side: the side on which rows are padded; None: the tokenizer's.
 
         Raises:
             TypeError: the embedder cannot be called, or the discovery is no Discovery.
@@ -165,25 +167,27 @@ class EmbeddingLayer:
         Args:
             sequences: see `inputs.as_batch`. Pinned memory is not copied on the host, so it must
                 not change until the parts made of it have been given out.
-            path: "bytes" looks ids up on the device, "ids" on the host; "auto" takes "bytes" on a
-                GPU, else "ids".
+            path: "bytes" looks ids up on the device, "ids" on the host; "auto" is "bytes" on a GPU,
+                else "ids".
 
             augmentation: crops rows and substitutes letters at random before they are encoded.
-            reverse_complement: whether the other strand of the augmented rows is encoded; or
-                bool[B], for each row.
+            reverse_complement: whether the reverse complements of the augmented rows are encoded;
+            or bool[B], for each row.
 
         Returns:
-            Parts whose rows follow each other; each row is in one part. Rows are padded to the
-            longest one of the micro-batches that are looked up together, and at least to
-            `token_len`. The stream that is current when a part is taken computes it. A generator
-            is read when parts are taken, as many rows at a time as `inputs.read_blocks` says.
+            The parts, in the order of the rows; each row is in one part. Rows are padded to the
+            longest row of the micro-batches that are looked up together, and at least to
+            `token_len`. Each part is computed on the stream that is current when the part is
+            requested. A generator of rows is read block by block (`inputs.read_blocks`), when parts
+            are requested.
 
         Raises:
-            TypeError: the sequences have no form that `inputs.as_batch` takes.
-            ValueError: the path is none of these, `inputs.as_batch` refuses the sequences, or
-                there are not as many rows as values of `reverse_complement`.
+            TypeError: `inputs.as_batch` does not support the form of the sequences.
+            ValueError: the path is unknown, `inputs.as_batch` refuses the sequences, or the number
+                of values of `reverse_complement` is not the number of rows.
             SequenceRefused: the upstream tokenizer refuses a row; raised after the parts before it.
-            RuntimeError: the embedder raises it, and no other path and no smaller size remains.
+            RuntimeError: the embedder raises it, and no other path and no smaller micro-batch
+                works.
         """
         routes = self._list_routes(path)
         changes = RowChanges(augmentation, reverse_complement)
@@ -248,7 +252,7 @@ class EmbeddingLayer:
     def _embed_blocks(
         self, rows: Iterator[Any], changes: RowChanges, routes: list[_Route]
     ) -> Iterator[Part]:
-        """Embed the rows of an iterator block by block; parts count rows from its first one."""
+        """Embed the rows of an iterator block by block; parts number rows from the first one."""
         begin = 0
         for block in read_blocks(rows):
             here = changes.part(begin, begin + len(block))

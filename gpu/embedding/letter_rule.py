@@ -1,8 +1,8 @@
 """Describes a DNA tokenizer by flat tables: an id for each letter, or for each word of k letters.
 
-`read_letter_rule` makes the tables from one of our vocabularies; `tokenizer_discovery` makes them
-for any other tokenizer. This module uses neither devices nor torch; the modules of `lookup/` look
-up ids in the tables on a device.
+`read_letter_rule` makes the tables from a Vocabulary; `tokenizer_discovery` makes them for any
+other tokenizer. This module uses neither devices nor torch; the modules of `lookup/` look up ids in
+the tables on a device.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ UNKNOWN_TO_RULES = 255
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunRule:
-    """The ids of letters other than bases; behind such letters the words of bases begin anew.
+    """The ids of letters other than bases; after such letters, a new sequence of words begins.
 
-    A run of bases gives words from its first base on, and an id for each base behind the last
-    word, or none, as in a row of bases alone.
+    In a run of bases, words begin at its first base. The bases after the last word have ids or
+    none, as in a row that contains only bases.
 
     Attributes:
         classes: uint8[256]. BASE; SINGLE: the byte has an id of its own; SPACE: it has none; OTHER:
@@ -67,10 +67,10 @@ class RunRule:
 class LetterRule:
     """Holds the tables that give a row its ids.
 
-    The ids are exact for every row in which no byte has the code NEEDS_UPSTREAM; in other rows,
-    where `runs` knows their letters. Token t of a row
-    stands for the k letters from t * stride on. Fewer than k letters may remain at the end of a
-    row; each of them has an id, or none.
+    The ids are exact for every row in which no byte has the code NEEDS_UPSTREAM, and for every row
+    whose letters all have a class in `runs`. Token t of a row represents the k letters from t *
+    stride on. Fewer than k letters may remain at the end of a row; each of them has an id, or none
+    of them has.
 
     Attributes:
         codes: int32[256]. For characters (k = 1 and no `word_ids`) the id of each byte. For words
@@ -166,7 +166,7 @@ class LetterRule:
 
 
 def read_letter_rule(vocabulary: Vocabulary) -> LetterRule | str:
-    """Read the rule of one of our vocabularies; where it has none, return the reason in words.
+    """Read the rule of a Vocabulary; if it has none, return the reason in words.
 
     The ids have no begin and end tokens. A row that may hold a special token needs the upstream
     tokenizer.
@@ -181,9 +181,10 @@ def read_letter_rule(vocabulary: Vocabulary) -> LetterRule | str:
         return f"a model of kind {vocabulary.kind} has no id for each letter"
     ids = table.ids[:256].copy()
     if not table.by_byte:
-        ids[ASCII:] = NEEDS_UPSTREAM  # These bytes belong to characters of several bytes.
+        ids[ASCII:] = NEEDS_UPSTREAM  # Bytes of characters of several bytes.
     ids[table.needs_reference] = NEEDS_UPSTREAM
-    # DROPPED equals NEEDS_UPSTREAM: a character without an id shortens its row, so upstream has it.
+    # DROPPED equals NEEDS_UPSTREAM: a character without an id shortens its row, so the tokenizer
+    # encodes it.
     return LetterRule(ids)
 
 

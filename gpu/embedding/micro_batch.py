@@ -21,7 +21,7 @@ MAX_AHEAD = 3
 """Micro-batches whose embedding may be outstanding; bounds the memory of their ids."""
 
 TOO_LARGE = ("out of memory", "canuse32bitindexmath", "conv1d index", "can't allocate memory")
-"""Words in the errors of embedders that were given too much at once, in lower case."""
+"""Words in the errors of embedders for which a batch is too large, in lower case."""
 
 _log = logging.getLogger(__name__)
 
@@ -79,12 +79,13 @@ class MicroBatchPlan:
     Attributes:
         batch: all rows.
         counts: int64[B], the ids of each row.
-        least_width: every row is padded to so many ids at least.
+        least_width: the lowest number of ids to which every row is padded.
         max_ids: ids of a micro-batch at most; a single row may have more.
         max_rows: rows of a micro-batch at most.
-        begin: the first row that has not been given out.
+        begin: the first row that has not been returned yet.
         reason: why a path other than the chosen one runs.
-        width: letters of every row; 0 where rows differ, are padded, or are none.
+        width: the number of letters of every row; 0 if rows differ or are padded, or if there are
+            none.
     """
 
     batch: Batch

@@ -51,7 +51,7 @@ class MtDNADataset(Dataset[dict[str, Tensor]]):
         """Tokenize the genomes; their windows are cut when they are read.
 
         Args:
-            sequences: bases, each as long as it is.
+            sequences: the bases of each genome; genomes may have different lengths.
             vocabulary: gives the ids of k-mers.
             window_size: tokens in a window, [CLS] not counted.
             stride: tokens from one window's begin to the next one's.
@@ -60,7 +60,7 @@ class MtDNADataset(Dataset[dict[str, Tensor]]):
             add_cls: put [CLS] before every window, as the model's documentation says.
             het_level_vectors: the heteroplasmy of each base of each genome, from 0 to 1; None, or
                 None for one genome: zeros.
-            labels: a number for each genome, which its windows have as `labels`; None is -1.
+            labels: a number for each genome, which its windows have as `labels`; None: -1.
 
         Raises:
             TypeError, ValueError: as `tokenize_sequence`; the message has the genome's number.
@@ -169,9 +169,9 @@ class CircularPositionalEncoding(nn.Module):
     """A fixed encoding of positions on a circle, by sines and cosines of the angle of each base.
 
     Pair i has the sine and the cosine of 2 pi position / genome_length, times a frequency. The
-    published frequencies are 1 / 10000^(2i / hidden_size): only the first pair is the same at
-    position 0 and at genome_length, the others jump at the junction. With `whole_turns` the
-    frequencies are 1, 2, 3 ..., so that every pair closes there.
+    published frequencies are 1 / 10000^(2i / hidden_size). With them, only the first pair has the
+    same values at position 0 and at genome_length; the others are discontinuous at the junction.
+    With `whole_turns`, the frequencies are 1, 2, 3 ..., so every pair is continuous there.
 
     Attributes:
         pe: float32[genome_length, hidden_size], the encoding of each position.

@@ -1,4 +1,4 @@
-"""Changes the letters of rows before they are encoded: crops, substitutions, the other strand.
+"""Changes the letters of rows before encoding: crops, substitutions and reverse complements.
 
 Nothing here uses torch or devices.
 """
@@ -21,7 +21,7 @@ class RowChanges:
 
     Attributes:
         augmentation: the random changes; None: there are none.
-        reverse_complement: whether the other strand replaces a row; or bool[B], for each row.
+        reverse_complement: whether the reverse complement replaces a row; or bool[B], for each row.
     """
 
     augmentation: Augmentation | None = None
@@ -65,7 +65,7 @@ class RowChanges:
         return Batch(data=data, offsets=batch.offsets)
 
     def _find_complemented(self, num_rows: int) -> NDArray[np.bool_]:
-        """Find the rows whose other strand is encoded, bool[B]."""
+        """Find the rows whose reverse complements are encoded, bool[B]."""
         strands = np.asarray(self.reverse_complement, np.bool_)
         if strands.ndim and strands.shape != (num_rows,):
             shape = list(strands.shape)

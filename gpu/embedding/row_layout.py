@@ -21,8 +21,8 @@ class Frame(NamedTuple):
     Attributes:
         prefix: the ids before the row's own.
         suffix: the ids behind them.
-        max_ids: a row of so many ids of its own, or more, has other begin and end tokens, which
-            only the tokenizer adds; None: there are no such rows.
+        max_ids: rows with this many ids or more, not counting begin and end tokens, have other
+            begin and end tokens, which only the tokenizer adds; None: there are no such rows.
     """
 
     prefix: tuple[int, ...] = ()
@@ -46,7 +46,7 @@ class RowLayout:
         pad_id: the id of the padding.
         frame: the begin and end tokens that are put around each row.
         padding_side: the side of a row that is padded.
-        least_width: the matrix has so many columns at least.
+        least_width: the lowest number of columns of the matrix.
 
     Example: pad_id 0, prefix 1, suffix 2, least_width 6 and the row 7 8 give 0 0 1 7 8 2, or, with
     the padding on the right, 1 7 8 2 0 0.
@@ -58,7 +58,7 @@ class RowLayout:
     least_width: int = 0
 
     def find_width(self, counts: NDArray[np.int64]) -> int:
-        """Find the columns of a matrix by the ids of its rows, int64[b], added tokens included."""
+        """Find the columns of a matrix from its rows' ids, int64[b], including added tokens."""
         return max(self.least_width, int(counts.max(initial=0)))
 
     def find_begins(self, counts: NDArray[np.int64], width: int) -> NDArray[np.int64]:

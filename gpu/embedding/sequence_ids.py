@@ -197,7 +197,7 @@ class SequenceIds:
         return PendingIds(batch, counts, ids, result.has_unknown, done, side is not None)
 
     def finish(self, looked_up: PendingIds) -> FinishedIds:
-        """Wait until it is known whether all bytes have codes, and encode the rows that need it.
+        """Wait for the look-up, and encode the rows with bytes that have no codes by the tokenizer.
 
         The current stream must wait for `looked_up.done` before it reads the ids. Rows that are
         looked up or encoded here are written on the current stream.
@@ -270,7 +270,7 @@ class SequenceIds:
         return np.zeros(len(counts), np.bool_) if max_ids is None else counts >= max_ids
 
     def _encode_runs(self, batch: Batch, rows: NDArray[np.int64]) -> _NewRows:
-        """Look up rows with letters behind which the words begin anew."""
+        """Look up rows with letters, such as N, after which a new sequence of words begins."""
         assert self._run_look_up is not None
         part = select_rows(batch, rows)
         looked_up = self._run_look_up(part.data, part.offsets)

@@ -83,10 +83,11 @@ class Discovery:
         framed: encodes by the tokenizer with begin and end tokens; None: there is no tokenizer.
         frame: the begin and end tokens of rows; None: they differ, so `framed` adds them.
         pad_id: the id of the padding.
-        padding_side: the side that the tokenizer pads.
+        padding_side: the side on which the tokenizer pads.
         unknown_id: the id of N; None where N has no id of its own.
-        token_len: the least number of ids to which rows are padded; None: that of the longest row.
-        max_len: the most ids of a row that the embedder accepts; None: it names no limit.
+        token_len: the lowest number of ids to which rows are padded; None: that of the longest row.
+        max_len: the largest number of ids of a row that the embedder accepts; None: no limit is
+            known.
         reason: the finding, or why there is no rule, as text.
         has_engine: whether an engine encodes instead of the tokenizer.
     """
@@ -121,8 +122,9 @@ def discover(
             with `encode(text)`.
         engine: encodes for a Vocabulary instead of the reference, and for a tokenizer whose
             tokenizer.json it computes with the same ids; `reason` says whether it does.
-        token_len: the number of ids to pad every row to; "max": the most that the embedder takes.
-            None: that of an embedder with a `token_len`, else that of the longest row.
+        token_len: the number of ids to which every row is padded; "max": the largest number that
+            the embedder accepts. None: the embedder's `token_len` if it has one, else that of the
+            longest row.
 
     Raises:
         TypeError: the source is none of these, or token_len is no integer. UnknownTokenizer: a
@@ -307,9 +309,9 @@ def _find_characters(
 
 
 def _find_words(upstream: EncodeBatch) -> LetterRule | None:
-    """Find the rule of words of k letters, side by side or one at every letter.
+    """Find the rule of words of k letters, which do not overlap or begin at every letter.
 
-    None where the number of ids of a long sequence fits neither.
+    Returns None if the number of ids of a long sequence fits neither.
     """
     length = 5 * math.lcm(*range(1, MAX_K + 1))  # Divisible by every k.
     (row,) = _encode_each(upstream, [make_random_text(DNA, length, 0)])
@@ -335,7 +337,7 @@ def _find_words(upstream: EncodeBatch) -> LetterRule | None:
 def _list_rules_with_n(
     words: LetterRule, upstream: EncodeBatch, specials: Sequence[str]
 ) -> Iterator[LetterRule]:
-    """List the possible rules for N: words begin anew behind it, or its word is unknown."""
+    """List the possible rules for N: it ends a sequence of words, or its word is unknown."""
     assert words.word_ids is not None
     if any(set(content.upper()) <= set(DNA + "N") for content in filter(None, specials)):
         return
@@ -373,7 +375,7 @@ def _find_word_fault(rule: LetterRule, specials: Sequence[str]) -> str:
 
 
 def _find_fault(rule: LetterRule, upstream: EncodeBatch, tokenizer: Any) -> str:
-    """Find a base without a code, or a text with other ids upstream; "" where there is neither.
+    """Find a base without a code, or a text with other ids; "" if there is neither.
 
     Short texts come first: they show a tokenizer that merges, which is slow on long ones. Steps
     that take several letters at once are found by the patterns and the strings that the tokenizer
@@ -394,7 +396,7 @@ def _find_fault(rule: LetterRule, upstream: EncodeBatch, tokenizer: Any) -> str:
 
 
 def _find_difference(rule: LetterRule, upstream: EncodeBatch, texts: Sequence[str]) -> str:
-    """Find the first text that has other ids upstream, and say which; "" where there is none."""
+    """Describe the first text that upstream encodes to other ids; "" if there is none."""
     expected: dict[str, NDArray[np.int32]] = {}
     for text in texts:
         ids_of_rule = rule.encode(np.frombuffer(text.encode(), np.uint8))

@@ -20,7 +20,7 @@ class TorchKernels:
     """Holds the kernels of one file of gpu/cuda for one device."""
 
     def __init__(self, number: int, file: str, *names: str) -> None:
-        """Compile the file; CuPy keeps the machine code on disk.
+        """Compile the file; CuPy stores the machine code on disk.
 
         Args:
             number: the number of the device.

@@ -1,4 +1,4 @@
-"""Gives other libraries' tokenizers, and ours, one interface: a batch in, ragged ids out.
+"""Provides one interface for tokenizers of all libraries: a batch is encoded to ragged ids.
 
 Tokenizers are recognized by their methods; neither `tokenizers` nor `transformers` is imported.
 Ids come without padding and truncation, and with or without begin and end tokens, unless the
@@ -43,11 +43,11 @@ EncodeBatch = Callable[[Batch], Ragged]
 
 
 class SequenceRefused(ValueError):
-    """Reports a row that cannot be encoded.
+    """A row cannot be encoded.
 
     Attributes:
         row: the number of the row in the batch.
-        problem: why it cannot, without the number.
+        problem: why it cannot be encoded, without the number.
     """
 
     def __init__(self, row: int, problem: str) -> None:
@@ -56,7 +56,7 @@ class SequenceRefused(ValueError):
 
 
 class Engine(Protocol):
-    """Encodes batches for one of our vocabularies, as GpuEngine does."""
+    """Encodes batches for a Vocabulary, as GpuEngine does."""
 
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
         """Encode a batch."""
@@ -136,7 +136,8 @@ def _make_text_encoder(encode: Callable[[list[str]], Iterable[Sequence[int]]]) -
     def encode_batch(batch: Batch) -> Ragged:
         texts, errors = batch.texts()
         _refuse_first(errors)
-        rows = _encode_texts(encode, list(texts)) if texts else []  # Some raise for an empty list.
+        # Some raise an error for an empty list.
+        rows = _encode_texts(encode, list(texts)) if texts else []
         if len(rows) != len(texts):
             raise ValueError(f"the tokenizer gave {len(rows)} rows of ids for {len(texts)} texts")
         offsets = offsets_from_lengths(np.fromiter(map(len, rows), np.int64, len(rows)))
@@ -157,7 +158,7 @@ def _encode_texts(
 
     Raises:
         SequenceRefused: the tokenizer raises an error for a row; the first such row.
-        RuntimeError: the tokenizer raises it; it may be the device's, so it belongs to no row.
+        RuntimeError: the tokenizer raises it; the cause may be the device instead of a row.
     """
     try:
         return list(encode(texts))

@@ -26,7 +26,7 @@ class Copy(Protocol):
         """The time it took; valid once it is complete."""
 
     def wait(self, num_bytes: int, /) -> None:
-        """Wait until the first bytes are copied; the caller's thread copies, too.
+        """Wait until the first bytes are copied; meanwhile the caller's thread helps to copy.
 
         Raises:
             ValueError: the strings are not those that were measured.
@@ -40,7 +40,8 @@ class CopyPool:
     quickly, and then sleep; see thread_pool.hpp.
 
     Args:
-        num_threads: threads beside the one that waits; None: half of the cores, at most six.
+        num_threads: the number of threads, not counting the waiting one; None: half of the cores,
+            at most six.
     """
 
     def __init__(self, num_threads: int | None = None) -> None:
@@ -59,7 +60,7 @@ class CopyPool:
         If they are not those that were measured, `wait` raises ValueError.
 
         Raises:
-            ValueError: the offsets do not fit the strings, or end behind the target.
+            ValueError: the offsets do not fit the strings, or are beyond the end of the target.
         """
         return self._pool.gather(target, texts, offsets)
 

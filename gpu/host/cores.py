@@ -1,9 +1,9 @@
 """Counts the cores that this process may use, for code that starts a thread or process per core.
 
-They are those of its affinity mask (`taskset`, cpusets), and no more than the CPU quota of its
-control group and of all groups around it: those of a container, a pod and a systemd unit. Both
-versions of control groups are read. A part of a core counts as one, so that a quota of 1.5 cores
-is used up, and half a core computes with one thread.
+These are the cores of its affinity mask (`taskset`, cpusets), limited by the CPU quotas of its
+control group and of all enclosing groups: those of a container, a pod and a systemd unit. Both
+versions of control groups are supported. Quotas are rounded up: 1.5 cores count as 2, and half a
+core as 1.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def usable_cores(root: Path = ROOT) -> int:
 
 
 def limit_threads(most: int) -> int:
-    """Return how many threads may compute: one a usable core, but at most `most`; 0 is no limit."""
+    """Return the number of threads to use: one for each core, at most `most` (0: no limit)."""
     cores = usable_cores()
     return min(most, cores) if most else cores
 
@@ -59,7 +59,7 @@ def _quotas(root: Path) -> Iterator[float]:
 
 
 def _version_of(controllers: str) -> int:
-    """Return the version of control groups by their controllers; 0: they limit no CPU time."""
+    """Return the version of control groups from their controllers; 0: no limit of CPU time."""
     if not controllers:
         return 2
     return 1 if "cpu" in controllers.split(",") else 0
@@ -88,8 +88,8 @@ def _unescape(path: str) -> str:
 def _folders(mount: _Mount, group: str) -> Iterator[Path]:
     """Yield the folder of a group and those of the groups around it that are visible.
 
-    A container whose groups have a namespace of their own, or which only sees its own group, has
-    it at the top.
+    In a container with its own namespace of groups, or in which only its own group is visible, this
+    group is at the top.
     """
     yield mount.folder
     top = mount.top.rstrip("/")
@@ -109,5 +109,6 @@ def _read_quota(folder: Path, version: int) -> float | None:
             quota = (folder / "cpu.cfs_quota_us").read_text()
             period = (folder / "cpu.cfs_period_us").read_text()
         return int(quota) / int(period) if int(quota) > 0 else None
-    except (OSError, ValueError, ZeroDivisionError):  # Of a group without quota it is "max" or -1.
+    # The value is "max" or -1 if a group has no quota.
+    except (OSError, ValueError, ZeroDivisionError):
         return None

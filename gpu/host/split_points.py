@@ -1,6 +1,7 @@
 """Finds borders at which a row may be split: in front of a blank that follows an ASCII letter.
 
-A pretoken always ends there. `large.chunking` excludes the pretokenizers for which it does not.
+A pretoken always ends at such a border, except with the pretokenizers that `large.chunking`
+excludes.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def find_border(data: Bytes | SharedText, begin: int, end: int, from_end: bool) 
     """Find the first or the last border with begin <= place < end; None if there is none.
 
     Args:
-        data: uint8[N]; the byte in front of `begin` is read, too.
+        data: uint8[N]; the byte before `begin` is read as well.
         begin: 1 or more.
         end: N or less.
         from_end: whether to find the last border.

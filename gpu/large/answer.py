@@ -179,7 +179,7 @@ class BatchAnswer:
         return encoded
 
     def _report_truncation(self, encoded: Encoded) -> None:
-        """Report the ids of each row before truncation, and which were kept: mostly all."""
+        """Add the number of ids of each row before truncation, and the range that was kept."""
         sizes = np.diff(encoded.offsets)
         added = len(self.vocabulary.prefix) + len(self.vocabulary.suffix)
         own = np.maximum(0, sizes - added * self.options.added_rows())

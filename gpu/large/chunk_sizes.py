@@ -31,7 +31,7 @@ class ChunkSizes:
             raise ValueError(f"{numbers}; the least is 1")
 
     def of(self, num_bytes: int) -> ChunkSizes:
-        """Return the sizes for so much text: smaller ones for short text, see SMALLER_CHUNKS."""
+        """Return the sizes for a text; chunks of short texts are smaller, see SMALLER_CHUNKS."""
         for below, size in SMALLER_CHUNKS:
             if num_bytes < below:
                 return self if size >= self.chunk_bytes else _with_chunks(self, size)
@@ -44,7 +44,7 @@ def _with_chunks(sizes: ChunkSizes, chunk_bytes: int) -> ChunkSizes:
 
 
 SMALLER_CHUNKS = (48 << 20, 4 << 20), (192 << 20, 8 << 20), (288 << 20, 16 << 20)
-"""Pairs (text, chunk): chunks of less text than the first number have at most the second."""
+"""Pairs (text, chunk): the limit of chunks for texts below a size, both in bytes."""
 # PCIe is the bottleneck: kernels and copies out of small chunks overlap with the next copies in.
 BY_BUS = ChunkSizes(24 << 20, 4, (4 << 20, 4 << 20))
 # The same without copies out: larger chunks, also at the end, have faster kernels.

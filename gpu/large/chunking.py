@@ -21,7 +21,7 @@ Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
 CHUNK_BYTES, LEAST_BYTES = 8 << 20, 4 << 20
 SHORT_BYTES, NEAR_BYTES = 16 << 20, 1 << 17
-"""In texts up to SHORT_BYTES, a border is only looked for within NEAR_BYTES of the limit."""
+"""In texts up to SHORT_BYTES, a border is searched only within NEAR_BYTES of the limit."""
 Ends = tuple[int, int]
 """The approximate bytes of the first chunk, and of the last."""
 
@@ -112,7 +112,7 @@ def chunks_of(
 
 
 def next_size(done: int, remaining: int, chunk_bytes: int, ends: Ends) -> int:
-    """Return the bytes of the next chunk; the first and the last are small: their copies wait."""
+    """Return the size of the next chunk; the first and last are small, to start and end early."""
     first, last = ends
     return min(chunk_bytes, done + first, max(last, remaining // 2))
 

@@ -1,8 +1,8 @@
 """Encodes texts in memory of another process into memory of that process.
 
-The device reads and writes both directly: device memory, or page-locked host memory. Where the host
-must touch the answer, as for refused rows, NotCovered is raised and the caller encodes in another
-way.
+The device reads and writes both directly: device memory, or page-locked host memory. If the host
+would have to change the answer, for instance to remove refused rows, NotCovered is raised, and the
+caller encodes in another way.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class _SharedAnswer(StreamAnswer):
 
 
 def encode_shared(pipeline: Pipeline, vocabulary: Vocabulary, rows: SharedRows) -> Int64s:
-    """Encode rows into the memory that they name, and wait; return the offsets int64[B + 1].
+    """Encode rows into their shared memory, and wait; return the offsets int64[B + 1].
 
     Raises:
         NotCovered: an option or dtype needs the host, or a row is refused.
         OutOfMemory: a row that must not be split does not fit into memory.
         ValueError: the memory for ids is too small (some may have been written), or is closed.
-        IndexError: a region has fewer bytes than the rows say.
+        IndexError: a memory region has fewer bytes than the rows require.
     """
     check_bounds(rows.out, rows.out_begin, rows.out_bytes)
     if rows.id_bytes not in ID_BYTES or len(vocabulary) > 1 << 8 * rows.id_bytes:

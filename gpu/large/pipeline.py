@@ -108,7 +108,7 @@ class Pipeline:
         in_flight: int,
         lock: AbstractContextManager[object] = NO_LOCK,
     ) -> None:
-        """Encode all chunks; `collect` gets each of them in order, when its kernels are done.
+        """Encode all chunks; call `collect` with each of them, in order, when its kernels are done.
 
         All copies are done when this returns.
 

@@ -32,7 +32,8 @@ class StreamAnswer:
             ValueError: a row is refused, or `out` is too short.
         """
         row = flight.first_refused()
-        if row is not None:  # It is too short for a circle, or has a word that is not a k-mer.
+        # The row is too short to be circular, or has a word that is not a k-mer.
+        if row is not None:
             raise ValueError(f"row {row} is refused; `encode` says why")
         self.has_collected, chunk, num_bytes = True, flight.chunk, flight.num_bytes
         self.out.check_room(self.num_bytes + num_bytes)

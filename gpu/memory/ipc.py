@@ -81,7 +81,8 @@ class SharedDeviceMemory(Region):
     Args:
         device: the device that has the memory.
         handle: cudaIpcMemHandle_t as bytes.
-        num_bytes: the bytes that may be accessed. The client says this; the handle does not.
+        num_bytes: the number of bytes that may be accessed, as stated by the client; the handle
+            does not contain it.
 
     Raises:
         BadHandle: the handle is invalid, its memory was freed, or it is of another device.

@@ -2,7 +2,7 @@
 
 A leased block is the base of an ordinary array. When its last view is garbage-collected, the block
 returns to the pool and is leased again. So answers need no second copy and, in the steady state, no
-allocation. Nothing here knows of batches or kernels.
+allocation. This module does not depend on batches or kernels.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Pinned(Protocol):
 
 
 class PinnedPool:
-    """Pinned blocks of one device, in powers of two, together within a cap.
+    """A pool of pinned blocks of one device; sizes are powers of two, and their total is limited.
 
     Args:
         source: allocates the blocks.
@@ -53,7 +53,7 @@ class PinnedPool:
         self._has_failed = False
 
     def take(self, num_bytes: int) -> Bytes | None:
-        """Lease pinned memory of at least `num_bytes`, uint8[n]; None if the cap leaves no room.
+        """Lease pinned memory of at least `num_bytes`, uint8[n]; None if it would exceed the limit.
 
         The lease ends with the last reference to the array or to a view of it.
         """

@@ -44,7 +44,7 @@ class _Shelf:
 class WorkspacePool:
     """Workspaces in several size classes, each lent to one call at a time.
 
-    Where the cap or the memory leaves no room for a new workspace, free ones are closed.
+    If a new workspace would exceed the cap or the memory, free workspaces are closed.
 
     Args:
         device: the device.

@@ -1,4 +1,4 @@
-"""Encodes a batch of letters or k-mers straight into the caller's device memory.
+"""Encodes a batch of characters or k-mers directly into the caller's device memory.
 
 The host waits once, and ids are not copied. A batch that needs fallback kernels
 (STATUS_FALLBACK), or that has a refused row, is encoded in another way.
@@ -31,8 +31,8 @@ def encode_direct(
     Special tokens are matched, and nothing is added.
 
     Returns:
-        The offsets int64[B + 1]; None where the batch must be encoded in another way. Then the
-        memory holds nothing of use.
+        The offsets int64[B + 1]; None if the batch must be encoded in another way. The content of
+        the memory is then undefined.
 
     Raises:
         OutOfMemory: no workspace for the whole batch fits into memory.

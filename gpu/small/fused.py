@@ -246,8 +246,9 @@ def encode_to(
     """Encode rows into memory that kernels can write, by one fused launch.
 
     Returns:
-        The offsets int64[B + 1]. Otherwise `out` holds nothing of use and the batch must be encoded
-        in another way: "" where a kernel of FIXED_BLOCKS could not finish it, else None.
+        The offsets int64[B + 1]. Otherwise the content of `out` is undefined, and the batch must be
+        encoded in another way; the result is "" if a kernel of FIXED_BLOCKS could not finish it,
+        else None.
     """
     if not are_arrays(data, offsets):
         return None
@@ -324,7 +325,7 @@ def _encode_to(
 
 
 def _note_fallback(resident: Resident, kernel: str, fallback: int) -> str | None:
-    """Note for later batches why a kernel fell back; this batch goes on by single launches."""
+    """Record for later batches why a kernel fell back; single launches finish this batch."""
     if not fallback:
         return None
     if kernel in FIXED_BLOCKS:

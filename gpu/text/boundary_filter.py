@@ -1,6 +1,6 @@
-"""Makes the filters that show between which two characters no token can lie.
+"""Makes filters for the borders of characters at which no token can contain both sides.
 
-There a piece may be split. cuda/text/split/boundary_filter.cuh reads them.
+A piece may be split at such a border. cuda/text/split/boundary_filter.cuh reads the filters.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Makes the tables by which kernels check that a text is in NFC, and does the same on the host.
+"""Makes the tables by which kernels check that a text is in NFC; also checks texts on the host.
 
 Most texts are in NFC already; for them, a vocabulary with NFC gives the same ids as without. The
 kernels check each character and the one before it (cuda/text/pretokenize/nfc_check.cuh). A batch

@@ -37,12 +37,13 @@ Arrays = Mapping[str, Sequence[NDArray[Any]]]
 def build_corpus_arrays(layout: Layout, options: TrainingOptions, first: Ids) -> Arrays:
     """Build the arrays of a corpus, by the fields of TrainJob.
 
-    The arrays take 2 bytes a token. Where spans or counts weight occurrences they take 4 bytes a
-    token more, 8 a slot for counts, and 12 a slot for each different weight of spans.
+    The arrays need 2 bytes for each token. If there are spans or counts, they need 4 more bytes for
+    each token, 8 bytes for each slot for counts, and 12 bytes for each slot and each different
+    weight of spans.
 
     Args:
         layout: the corpus.
-        options: how it is learnt from.
+        options: the options of the training.
         first: int16 or int32[slots], `Segmentation.first`.
 
     Raises:
@@ -118,7 +119,7 @@ def check_memory(free_bytes: int, corpus: Mapping[str, int], pairs: Mapping[str,
     """Check that the fields of a corpus and of its pairs, in bytes, fit into free memory.
 
     Raises:
-        OutOfMemory: they do not; the message says how much they take.
+        OutOfMemory: they do not fit; the message says how much memory they need.
     """
     corpus_bytes, pair_bytes = sum(corpus.values()), sum(pairs.values())
     if corpus_bytes + pair_bytes > free_bytes:

@@ -44,9 +44,9 @@ PLACED_AT_ONCE = 1 << 20
 
 
 def merger_on(device: Device, memory_share: float = 1.0) -> MakeMerger:
-    """Return the `make_merger` with which `vocabularies.training.train.train` learns on a device.
+    """Return the `make_merger` argument of `vocabularies.training.train.train` for a device.
 
-    The merger may take `memory_share` of the device's free memory; see DeviceMerger.
+    The merger may use up to the share `memory_share` of the device's free memory; see DeviceMerger.
     """
 
     def make(
@@ -82,7 +82,7 @@ class DeviceMerger:
             first: int16 or int32[slots], `Segmentation.first`.
             lengths: letters of each id so far.
             tile_threads: threads of a block that have tokens; fewer than all only in tests.
-            memory_share: part of the device's free memory that may be taken.
+            memory_share: the share of the device's free memory that may be used, 0 to 1.
 
         Raises:
             VocabularyError: there are more ids than 16 bits have, or `build_corpus_arrays` refuses
@@ -175,7 +175,7 @@ class DeviceMerger:
         return first
 
     def best(self) -> Merge | None:
-        """Return the pair of the highest score; None where no pair may be merged."""
+        """Return the pair with the highest score; None if no pair may be merged."""
         merge = Merge(*self._report[BEST].view(np.int64).tolist())
         return None if merge.left == NO_MERGE else merge
 

@@ -1,6 +1,6 @@
 """A cache of vocabularies on the device; the least recently used is evicted when memory is short.
 
-An evicted vocabulary is prepared again when it is needed. Nothing here knows of batches.
+An evicted vocabulary is prepared again when it is needed. This module does not depend on batches.
 
     load ──► on the device ──► evicted or unloaded ──► freed when its last running call is done
                   ▲                     │
@@ -77,7 +77,7 @@ class Resident:
         )
 
     def most_ids(self, num_ids: int, num_rows: int) -> int:
-        """Return the most ids an answer may have: `num_ids`, and the template around each piece."""
+        """Return the most ids of an answer: `num_ids`, and the begin and end tokens of pieces."""
         piece_ids = self.fields.get("piece_ids")
         num_pieces = num_rows + (num_ids // piece_ids if piece_ids else 0)
         return num_ids + num_pieces * (self.fields["num_prefix"] + self.fields["num_suffix"])
@@ -239,7 +239,7 @@ class VocabularyCache:
                     self._changed.wait()
 
     def _evict_one(self) -> bool:
-        """Evict the least recently used one, idle ones first; return whether there was one."""
+        """Evict the least recently used vocabulary, idle ones first; return False if none."""
         evictable = [digest for digest, each in self._residents.items() if not each.is_permanent]
         idle = [digest for digest in evictable if not self._residents[digest].users]
         for digest in (idle or evictable)[:1]:

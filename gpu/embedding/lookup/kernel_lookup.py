@@ -31,14 +31,14 @@ FLAT_BYTES = 16 * THREADS
 """Letters that a block of look_up_flat reads."""
 
 NUM_MARKS = 1 << 14
-"""Batches that have a mark of their own; a later batch shares the mark of an earlier one."""
+"""The number of marks; a batch shares its mark with the batch this many batches before it."""
 
 _batch_numbers = count(1)
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Locates the word in which kernels report that a batch has a letter without a code.
+    """The memory word in which kernels report that a batch has a letter without a code.
 
     Attributes:
         address: address of an int64 in pinned memory.
@@ -63,7 +63,7 @@ def next_mark() -> Mark:
 def get_batch_marks() -> Int64s:
     """Return the process's marks, int64[NUM_MARKS] in pinned memory.
 
-    The memory is never freed, because a kernel may still write to a mark after its batch was
+    The memory is never freed, because a kernel may still write to a mark after its batch has been
     dropped.
     """
     marks = allocate_pinned(8 * NUM_MARKS).view(np.int64)
@@ -98,7 +98,7 @@ class LookUpFields(NamedTuple):
 
 
 class KernelLookUp:
-    """Holds the tables of a rule on one CUDA device and looks up in them by kernels."""
+    """The tables of a rule on one CUDA device; looks up ids in them by kernels."""
 
     def __init__(
         self,
@@ -235,7 +235,7 @@ def make_kernel_look_up(
     dtype: torch.dtype,
     texts: TextMemory,
 ) -> KernelLookUp | None:
-    """Make the look-up by kernels; None where they cannot be loaded, so that torch must do it."""
+    """Make the look-up by kernels; None if they cannot be loaded, so torch must be used."""
     kernels = load_torch_kernels(
         device.index, "embedding/look_up_rows.cu", "look_up_flat", "look_up_rows"
     )

@@ -1,8 +1,8 @@
-"""Looks up the ids of rows with letters, such as N, behind which the words begin anew.
+"""Looks up the ids of rows with letters, such as N, after which a new sequence of words begins.
 
-torch does it on any device, without a loop over rows. A row's number of ids depends on its letters,
-so rows come back ragged, and the caller waits for their number. `LetterRule.encode` gives the same
-ids of a row.
+It uses torch on any device, without a loop over rows. A row's number of ids depends on its letters,
+so the result is ragged, and the caller waits for the numbers of ids. `LetterRule.encode` gives the
+same ids.
 """
 
 from __future__ import annotations
