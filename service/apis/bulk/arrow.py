@@ -1,4 +1,4 @@
-"""Answers POST /v1/encode/batch for Arrow: each record batch of texts gets one of ids."""
+"""Answers POST /v1/encode/batch for Arrow: each record batch of texts becomes one of ids."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from service.apis.bulk.arrow_writer import IdMessages
 
 
 class BulkArrow(ArrowStream):
-    """Answers a stream of record batches with a column of texts."""
+    """Answers a stream of record batches that contain a column of texts."""
 
     @override
     def source(self, body: BodyReader) -> TextReader:

@@ -11,17 +11,17 @@ try:
 except ModuleNotFoundError:  # The routes call `check_installed` first.
     pa = None
 
-LONG_BYTES = 1 << 16  # Shorter buffers are joined, which is cheaper than sending each.
+LONG_BYTES = 1 << 16  # Shorter buffers are joined, which is faster than sending each.
 
 
 class PieceWriter:
     """Writes the messages of one stream.
 
     Args:
-        schema: the schema of its record batches.
+        schema: the schema of the record batches.
 
     Attributes:
-        head: the message with the schema, which begins the stream.
+        head: the message that contains the schema and begins the stream.
     """
 
     def __init__(self, schema: pa.Schema) -> None:
@@ -29,18 +29,18 @@ class PieceWriter:
         self._file = _Pieces()
         self._writer = pa.ipc.new_stream(pa.PythonFile(self._file, "w"), schema)
         self._writer.write_batch(pa.RecordBatch.from_pylist([], schema))
-        self._file.pop_pieces()  # Drop the schema, which the writer puts before the first batch.
+        self._file.pop_pieces()  # Drop the schema, which the writer writes before the first batch.
 
     def pieces(
         self, batch: pa.RecordBatch, metadata: dict[str, str] | None = None
     ) -> list[memoryview]:
-        """Write one message with its own metadata; its pieces refer to the batch's memory."""
+        """Return a message with its own metadata, in pieces that refer to the batch's memory."""
         self._writer.write_batch(batch, metadata)
         return self._file.pop_pieces()
 
 
 class _Pieces:
-    """A file that collects the buffers that Arrow writes."""
+    """A file object that collects the buffers that Arrow writes."""
 
     closed = False
 
@@ -49,7 +49,7 @@ class _Pieces:
         self._short: list[bytes | pa.Buffer] = []
 
     def write(self, data: bytes | pa.Buffer) -> int:
-        """Keep bytes, or a buffer of a batch."""
+        """Store bytes, or a buffer of a batch."""
         if len(data) < LONG_BYTES:
             self._short.append(data)
         else:

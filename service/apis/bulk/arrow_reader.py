@@ -1,7 +1,7 @@
 """Reads texts from an Arrow stream that may be malicious.
 
-Record batches are read one by one. A size that a message claims is checked before memory is
-allocated for it, and offsets before they are used. Knows no HTTP.
+Record batches are read one by one. The size in a message is checked before memory is allocated for
+it, and offsets are checked before they are used. This module does not depend on HTTP.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MEDIA_TYPE = "application/vnd.apache.arrow.stream"
 COLUMN = "text"
 RECORD_BATCH = "record batch"
 CONTINUATION = b"\xff\xff\xff\xff"
-HEADER = 2  # The numbers of fields of Message and of RecordBatch in Arrow's Message.fbs.
+HEADER = 2  # Field numbers of Message and RecordBatch in Arrow's Message.fbs.
 COMPRESSION = 3
 
 
@@ -33,8 +33,8 @@ class TextBatch(NamedTuple):
 
     Attributes:
         texts: the texts.
-        metadata: further data for the answer: bool[B] of the null texts, or the names
-            of the records.
+        metadata: further data for the answer: bool[B], true for null texts, or the names of the
+            records.
     """
 
     texts: Batch
@@ -42,16 +42,16 @@ class TextBatch(NamedTuple):
 
 
 def check_sizes(texts: Batch, max_bytes: int, where: str, first: int = 0) -> None:
-    """Check the bytes of each text.
+    """Check the size of each text.
 
     Args:
         texts: the texts.
-        max_bytes: the most bytes of one, `max_text_bytes`.
-        where: the place of one in the request, for the refusal.
-        first: the number of the first one.
+        max_bytes: the maximum size of one text, `max_text_bytes`.
+        where: the place of a text in the request, for the refusal.
+        first: the number of the first text.
 
     Raises:
-        TooLarge: a text has more than `max_bytes`.
+        TooLarge: a text has more than `max_bytes` bytes.
     """
     if len(texts.data) <= max_bytes:
         return
@@ -63,11 +63,11 @@ def check_sizes(texts: Batch, max_bytes: int, where: str, first: int = 0) -> Non
 
 
 class TextReader:
-    """Reads the column `text` of a stream, record batch by record batch.
+    """Reads the column `text` of a stream, one record batch after another.
 
     Args:
-        read: reads exactly a number of bytes, fewer at the end; may block and may raise.
-        max_bytes: the most bytes of a text; None: any number.
+        read: returns exactly a number of bytes, fewer at the end; may block and may raise.
+        max_bytes: the maximum size of a text; None: no limit.
     """
 
     def __init__(self, read: Callable[[int], Any], max_bytes: int | None = None) -> None:
@@ -78,13 +78,13 @@ class TextReader:
         self._number = 0
 
     def next_batch(self) -> TextBatch | None:
-        """Read the texts of the next record batch, with bool[B] of the null ones; None at the end.
+        """Read the texts of the next record batch, and bool[B] for the null ones; None at the end.
 
         Raises:
             BadBody: the bytes are not an Arrow stream.
             UnsupportedFormat: the batch is compressed or dictionary-encoded.
             InvalidRequest: there is no column `text`, or it has another type.
-            TooLarge: a text has more than `max_bytes`.
+            TooLarge: a text has more than `max_bytes` bytes.
         """
         where = f"record batch {self._number}"
         try:
@@ -120,7 +120,7 @@ class TextReader:
         message = self._next_message()
         if message is None:
             raise BadBody("the body is empty; an Arrow stream begins with its schema", "body")
-        if message.type != "schema":  # Arrow would read it as a schema, and crash.
+        if message.type != "schema":  # Arrow would interpret it as a schema, and crash.
             raise BadBody(f"the first message is no schema but a {message.type}", "message 0")
         schema = pa.ipc.read_schema(message)
         if schema.get_field_index(COLUMN) < 0:
@@ -133,11 +133,11 @@ class TextReader:
 
 
 class _File:
-    """A file that Arrow reads the body from, with the methods that Arrow calls.
+    """A file object with the methods that Arrow calls, from which Arrow reads the body.
 
-    Python's garbage collector cannot see references inside Arrow's objects, so a cycle through one
-    is never freed. Therefore this refers to no TextReader, and lets no exception pass through
-    Arrow, which would keep it.
+    Python's garbage collector cannot see references inside Arrow's objects, so a reference cycle
+    through one is never freed. Therefore this object does not refer to a TextReader, and passes no
+    exception to Arrow, which would store it.
     """
 
     closed = False
@@ -148,7 +148,7 @@ class _File:
         self._failure: BaseException | None = None
 
     def read(self, num_bytes: int) -> Any:
-        """Read bytes; after an exception the stream ends for Arrow."""
+        """Read bytes; after an exception pretend to Arrow that the stream has ended."""
         try:
             return self._checked_read(num_bytes)
         except BaseException as error:
@@ -162,9 +162,9 @@ class _File:
             raise failure
 
     def _checked_read(self, num_bytes: int) -> Any:
-        """Read bytes; raise BadBody if the body does not begin as an Arrow stream does.
+        """Read bytes; raise BadBody if the body does not begin like an Arrow stream.
 
-        Arrow would read the first bytes of another body as a huge length.
+        Arrow would interpret the first bytes of another body as a huge length.
         """
         data = self._read(num_bytes)
         if not self._has_begun and len(data) and bytes(data[:4]) != CONTINUATION[: len(data)]:
@@ -193,8 +193,8 @@ def _is_text(kind: pa.DataType) -> bool:
 def _is_compressed(metadata: bytes) -> bool:
     """Return whether a record batch is compressed, so that its size in memory is unknown.
 
-    Reads two fields of the message's flatbuffer: a table begins with the distance back to its
-    vtable, which has the offset of each field, or 0.
+    The function reads two fields of the message's flatbuffer. A table begins with the distance back
+    to its vtable, which contains the offset of each field, or 0.
     """
     message = struct.unpack_from("<I", metadata)[0]
     header = _field(metadata, message, HEADER)
@@ -205,7 +205,7 @@ def _is_compressed(metadata: bytes) -> bool:
 
 
 def _field(data: bytes, table: int, number: int) -> int | None:
-    """Find the place of a field in a table of a flatbuffer; None if the table does not have it."""
+    """Return the position of a table's field in a flatbuffer; None if the table lacks the field."""
     vtable = table - struct.unpack_from("<i", data, table)[0]
     size = struct.unpack_from("<H", data, vtable)[0]
     place = 4 + 2 * number

@@ -4,11 +4,11 @@
               │ on the loop          │ on a separate thread for each stream
               └ while a batch is read, an earlier one is encoded, and a still earlier one is sent
 
-An error before the first answer is a refusal. Later, the answer ends with a record batch that
-describes the error, behind the ids of the batches before; the rest of the body is not read.
+An error before the first record batch of the answer becomes a refusal. After a later error, the
+answer ends with a record batch that describes the error; the rest of the body is not read.
 
 Memory does not grow with the stream, as the bytes that wait to be sent are bounded. A client that
-reads no answer before it has sent everything may send only as much as fits into that bound.
+reads the answer only after it has sent the whole body can send only as much as fits that limit.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ if TYPE_CHECKING:
     from service.registry.entries import LoadedVocabulary
 
 logger = logging.getLogger(__name__)
-AHEAD_BYTES = 1 << 16  # The least that one read gets from the body.
-READ_AHEAD = 2  # Batches that are encoded or wait to be written.
+AHEAD_BYTES = 1 << 16  # The minimum size of a read from the body.
+READ_AHEAD = 2  # Maximum number of batches that are encoded or not written yet.
 
 
 @dataclass(frozen=True, slots=True)
 class TimedBatch:
-    """Texts that were read from a body, and the seconds that parsing them took."""
+    """Texts that were read from a body, and the number of seconds that parsing them took."""
 
     batch: TextBatch
     seconds: float
@@ -77,7 +77,7 @@ class Source(Protocol):
     """Reads batches of texts from a body."""
 
     def next_batch(self) -> TextBatch | None:
-        """Read the next texts; None at the end. May block."""
+        """Read the next texts; return None at the end. May block."""
 
 
 class Messages(Protocol):
@@ -85,35 +85,35 @@ class Messages(Protocol):
 
     Attributes:
         END: the bytes that end the stream.
-        has_kernel_time: whether record batches say how long they were computed.
+        has_kernel_time: whether record batches contain the time that computing them took.
     """
 
     END: bytes
     has_kernel_time: bool
 
     def head(self) -> memoryview:
-        """Get the message that begins the stream."""
+        """Return the message that begins the stream."""
 
     def is_quick(self, result: Result[Encoded]) -> bool:
-        """Return whether writing a result is quicker than handing it to a thread."""
+        """Return whether writing a result is faster than passing it to a thread."""
 
     def message(self, result: Result[Encoded], metadata: Any) -> list[memoryview]:
-        """Write a record batch of ids; `metadata` is that of the texts."""
+        """Return a record batch of ids as pieces; `metadata` is that of the texts."""
 
     def failure(self, error: ServiceError) -> list[memoryview]:
-        """Write the record batch that says why the stream ends too early."""
+        """Return the record batch that describes why the stream ends too early."""
 
 
 class BodyReader:
-    """Reads a body from another thread than the event loop's.
+    """Reads a body from a thread other than that of the event loop.
 
     Args:
-        body: the body, not read yet.
-        max_bytes: the most bytes of one read; a message may claim any size.
-        memory: allocates an array of a number of bytes.
+        body: the body, of which nothing has been read.
+        max_bytes: the maximum size of one read, as a message may claim any size.
+        memory: a function that allocates an array of a number of bytes.
 
     Attributes:
-        waited_s: the seconds in which `read` waited for bytes.
+        waited_s: the total number of seconds for which `read` waited for bytes.
     """
 
     def __init__(
@@ -128,15 +128,15 @@ class BodyReader:
         self.waited_s = 0.0
 
     def read(self, num_bytes: int) -> memoryview:
-        """Read exactly `num_bytes`, fewer at the end; not to be called on the event loop.
+        """Read exactly `num_bytes`, fewer at the end; must not be called on the event loop.
 
         Raises:
-            TooLarge: `num_bytes` is above `max_bytes`; nothing was read.
+            TooLarge: `num_bytes` exceeds `max_bytes`; nothing was read.
         """
         if num_bytes > self._max_bytes:
             limit = f"max_body_bytes is {self._max_bytes}, for each record batch"
             raise TooLarge(f"a message has {num_bytes} bytes; {limit}")
-        if len(self._rest) >= num_bytes:  # No read is pending, so the loop does not touch the rest.
+        if len(self._rest) >= num_bytes:  # Safe: no read is pending on the loop.
             return self._take(num_bytes)
         begin = perf_counter()
         pending = asyncio.run_coroutine_threadsafe(self._read(num_bytes), self._loop)
@@ -144,18 +144,18 @@ class BodyReader:
         try:
             read = pending.result()
         finally:
-            # An exception in it would refer to this object through its frames.
+            # Break a cycle: an exception in it would refer to this object.
             self._pending = None
         self.waited_s += perf_counter() - begin
         return read
 
     def close(self) -> None:
-        """Wake a thread that waits in `read`; it gets a CancelledError."""
+        """Wake a thread that waits in `read`, which then raises CancelledError."""
         if (pending := self._pending) is not None:
             pending.cancel()
 
     async def _read(self, num_bytes: int) -> memoryview:
-        """Read from the rest and from the body; small reads fetch more and keep it."""
+        """Read `num_bytes` from the rest and the body; small reads read ahead."""
         array, size = self._memory(max(num_bytes, AHEAD_BYTES)), len(self._rest)
         array[:size] = np.frombuffer(self._take(size), np.uint8)
         unread = array[size:] if num_bytes < AHEAD_BYTES else array[size:num_bytes]
@@ -170,14 +170,14 @@ class BodyReader:
 
 
 class TimedSource:
-    """Reads a source, and measures the seconds of each batch without the wait for its bytes."""
+    """Reads a source, and measures the time of each batch without the waits for its bytes."""
 
     def __init__(self, source: Source, body: BodyReader) -> None:
         self._source = source
         self._body = body
 
     def next_batch(self) -> TimedBatch | None:
-        """Read the next texts; None at the end. May block."""
+        """Read the next texts; return None at the end. May block."""
         begin, waited_s = perf_counter(), self._body.waited_s
         batch = self._source.next_batch()
         if batch is None:
@@ -194,10 +194,10 @@ class AugmentedSource:
         self._augmenter = augmenter
 
     def next_batch(self) -> TextBatch | None:
-        """Read the next texts; None at the end. May block.
+        """Read the next texts and augment them; return None at the end. May block.
 
         Raises:
-            InvalidRequest: a text has letters beyond ASCII.
+            InvalidRequest: a text contains letters beyond ASCII.
         """
         batch = self._source.next_batch()
         if batch is None:
@@ -209,10 +209,10 @@ class ArrowStream(StreamedResponse):
     """Answers with an Arrow stream; subclasses choose the reader and the writer.
 
     Attributes:
-        query: the options of the call, a `query_model`.
+        query: the options of the call, of the type `query_model`.
         dtype: the type of the ids in the answer.
         vocabulary: the vocabulary of the request; set before `source` is called.
-        extras: the extras that subclasses need.
+        extras: the names of the extras that the subclass needs.
     """
 
     query_model = StreamQuery
@@ -228,20 +228,20 @@ class ArrowStream(StreamedResponse):
         self.dtype = DTYPES[self.query.dtype]
 
     def source(self, body: BodyReader) -> Source:
-        """Make the reader of the body."""
+        """Create the reader of the body."""
         raise NotImplementedError
 
     def messages(self) -> Messages:
-        """Make the writer of the answer."""
+        """Create the writer of the answer."""
         raise NotImplementedError
 
     def options(self) -> EncodeOptions:
-        """Make the options of each text."""
+        """Return the encode options of each text."""
         options: EncodeOptions = self.query.options()
         return options
 
     def max_read_bytes(self, settings: Settings) -> int:
-        """Return the most bytes of one read; a record batch has the limit of a whole body."""
+        """Return the maximum size of one read, which is that of a whole body."""
         return settings.max_body_bytes
 
     @override
@@ -273,7 +273,7 @@ class ArrowStream(StreamedResponse):
                 await sender.drop()
 
     def _augmented(self, source: Source) -> Source:
-        """Return a source of augmented texts where the options request it, or the same source."""
+        """Return a source of augmented texts if the options request it; else the same source."""
         augmentation = self.query.augmentation()
         if augmentation is None:
             return source
@@ -287,7 +287,7 @@ class ArrowStream(StreamedResponse):
         encoded: asyncio.Queue[Encoding | ServiceError | None],
         tasks: asyncio.TaskGroup,
     ) -> None:
-        """Read batches one after another, and start to encode each."""
+        """Read batches one after another, and start a task that encodes each."""
         loop, options = asyncio.get_running_loop(), self.options()
         try:
             while (timed := await loop.run_in_executor(thread, source.next_batch)) is not None:
@@ -316,7 +316,7 @@ class ArrowStream(StreamedResponse):
         """Write the ids of each batch in order, as soon as they are encoded.
 
         Raises:
-            ServiceError: something is wrong, and nothing was sent.
+            ServiceError: an error occurred before anything was sent.
         """
         messages = self.messages()
         messages.has_kernel_time = self.query.return_kernel_time
@@ -338,15 +338,15 @@ class ArrowStream(StreamedResponse):
                 raise
             reading.cancel()
             self.call.refusal = error.code
-            # The log gets no message, as it could contain input.
+            # Do not log the message, as it could contain input.
             logger.warning("a stream ended with an error: %s at %s", error.code, error.where)
             await sender.put(*messages.failure(error))
-            error.__traceback__ = None  # It refers to the batch, whose work item has the error.
+            error.__traceback__ = None  # Break a cycle: error, batch, work item.
         await sender.put(head, messages.END)
         await sender.close()
 
     async def _write_batch(self, messages: Messages, batch: EncodedBatch) -> list[memoryview]:
-        """Write the ids of one batch, in a thread if that takes long."""
+        """Write the ids of one batch, in a thread if this takes long."""
         begin = perf_counter()
         if messages.is_quick(batch.result):
             message = messages.message(batch.result, batch.metadata)

@@ -1,8 +1,7 @@
-"""Writes ids in Arrow's stream format: a schema, record batches, an end.
+"""Writes ids in Arrow's stream format: a schema, record batches, and an end.
 
-If the request turns out to be wrong after the answer has begun, the last record batch has one row,
-in which only the column `error` is not null. The metadata of that batch, beside the row, let
-clients distinguish it from a refused text.
+If an error occurs after the answer has begun, the last record batch has one row, in which only the
+column `error` is not null. The metadata of this record batch distinguish it from a refused text.
 """
 
 from __future__ import annotations
@@ -28,15 +27,15 @@ except ModuleNotFoundError:  # The routes call `check_installed` first.
 
 NULL_TEXT = "the text is null"
 END = CONTINUATION + bytes(4)
-QUICK_ROWS = 256  # Up to so many rows are written faster than they are handed to a thread.
+QUICK_ROWS = 256  # Up to this number, writing rows is faster than passing them to a thread.
 
 
 def error_texts(result: Result[Encoded], begin: int = 0) -> list[str | None]:
-    """Return the error of each row of a request; None for a row without one.
+    """Return the error of each row of a request; None for a row without an error.
 
     Args:
         result: the result of the request.
-        begin: the place in its record at which the first row begins, in bytes.
+        begin: the position in its record, in bytes, at which the first row begins.
     """
     errors: list[str | None] = [None] * (result.end - result.begin)
     for row, refusal in result.row_errors().items():
@@ -48,7 +47,7 @@ def error_texts(result: Result[Encoded], begin: int = 0) -> list[str | None]:
 def select_rows(
     result: Result[Encoded], dtype: type[np.integer[Any]]
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Select the ids of a request's rows, and their offsets int64[B + 1]."""
+    """Return the ids of a request's rows, and their offsets int64[B + 1]."""
     encoded = result.output
     offsets = encoded.offsets[result.begin : result.end + 1]
     ids = encoded.ids[offsets[0] : offsets[-1]].astype(dtype, copy=False)
@@ -58,7 +57,7 @@ def select_rows(
 def make_lists(
     ids: NDArray[Any], offsets: NDArray[np.int64], nulls: pa.Array | None = None
 ) -> pa.ListArray:
-    """Make a column of lists; `nulls` is true for those that are null."""
+    """Create a column of lists; `nulls` is true for null lists."""
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(ids), mask=nulls)
 
 
@@ -70,8 +69,8 @@ class StreamMessages:
         schema: the columns of each record batch.
 
     Attributes:
-        has_kernel_time: whether the metadata of a record batch say in which time, and on which
-            engine, it was computed.
+        has_kernel_time: whether the metadata of a record batch contain the time of its computation
+            and the engine.
     """
 
     END = END
@@ -84,15 +83,15 @@ class StreamMessages:
         self._metadata: dict[str, str] | None = None
 
     def head(self) -> memoryview:
-        """Get the message that begins the stream."""
+        """Return the message that begins the stream."""
         return self._writer.head
 
     def is_quick(self, result: Result[Encoded]) -> bool:
-        """Return whether writing a result is quicker than handing it to a thread."""
+        """Return whether writing a result is faster than passing it to a thread."""
         return False
 
     def message(self, result: Result[Encoded], metadata: Any) -> list[memoryview]:
-        """Write a record batch of ids; `metadata` is that of the texts."""
+        """Return a record batch of ids as pieces; `metadata` is that of the texts."""
         if self.has_kernel_time:
             self._metadata = {
                 "warptok.kernel_time": f"{result.seconds:.7f}",
@@ -104,7 +103,7 @@ class StreamMessages:
         raise NotImplementedError
 
     def failure(self, error: ServiceError) -> list[memoryview]:
-        """Write the record batch that says why the stream ends too early."""
+        """Return the record batch that describes why the stream ends too early."""
         place = f" ({error.where})" if error.where not in error.message else ""
         row = {"error": f"{error.code}: {error.message}{place}"}
         metadata = {
@@ -120,7 +119,7 @@ class StreamMessages:
 
 
 def id_list_type(dtype: type[np.integer[Any]]) -> pa.DataType:
-    """Return the type of a column of rows of ids."""
+    """Return the type of a column that contains rows of ids."""
     return pa.list_(pa.from_numpy_dtype(dtype))
 
 
@@ -135,12 +134,12 @@ class IdMessages(StreamMessages):
         super().__init__(dtype, pa.schema([("ids", id_list_type(dtype)), ("error", pa.string())]))
 
     def is_quick(self, result: Result[Encoded]) -> bool:
-        """Return whether there are at most QUICK_ROWS rows, and their ids need no conversion."""
+        """Return whether there are at most QUICK_ROWS rows whose ids need no conversion."""
         return result.output.ids.dtype == self._dtype and result.end - result.begin <= QUICK_ROWS
 
     @override
     def _write_rows(self, result: Result[Encoded], metadata: NDArray[np.bool_]) -> list[memoryview]:
-        """Write the rows of a request; `metadata` is bool[B] of the null texts."""
+        """Write the rows of a request; `metadata` is bool[B], true for null texts."""
         errors = error_texts(result)
         for row in np.flatnonzero(metadata).tolist():
             errors[row] = NULL_TEXT
@@ -160,7 +159,7 @@ class RecordMessages(StreamMessages):
 
     @override
     def _write_rows(self, result: Result[Encoded], metadata: RecordNames) -> list[memoryview]:
-        """Write records of a file."""
+        """Write the rows of a request; `metadata` contains the names of the records."""
         errors = pa.array(error_texts(result), pa.string())
         ids, offsets = select_rows(result, self._dtype)
         names = pa.array(metadata.names, pa.string())

@@ -1,10 +1,10 @@
 """Answers POST /v1/encode/fasta: FASTA or FASTQ in, an Arrow stream of ids or windows out.
 
 The first byte distinguishes FASTA and FASTQ; gzip and zstd are Content-Encodings. Records of up to
-4 MiB together become one record batch. Memory does not grow with the file: for windows, a longer
-record is encoded in parts if the vocabulary allows it; every other record may have at most
-`max_text_bytes`. A form has the file in its part `sequences`, and before it values of bases in
-`channel`.
+4 MiB in total become one record batch. Memory does not grow with the file: for windows, a longer
+record is encoded in parts if the vocabulary allows it; all other records are limited to
+`max_text_bytes`. A form contains the file as its part `sequences`, and before it the part `channel`
+with a value for each base.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ TAKEN_NAMES = "name", "start", "input_ids", "attention_mask", "position_ids", "e
 
 
 class FastaQuery(StreamQuery):
-    """The options of the call; with `window` the answer has windows instead of records."""
+    """The options of the call; with `window` the answer contains windows instead of records."""
 
     window: int | None = Field(None, ge=1, le=1_048_576, description="Ids in a window.")
     stride: int | None = Field(
@@ -92,12 +92,12 @@ class FastaQuery(StreamQuery):
     )
 
 
-MAX_PREAMBLE_BYTES = 1 << 16  # Of blank lines and comments before the first record.
+MAX_PREAMBLE_BYTES = 1 << 16  # Limit for blank lines and comments before the first record.
 PREAMBLE_READ_BYTES = 1 << 12
 
 
 class _Body(io.RawIOBase):
-    """Reads the body as a file, and refuses a line that is too long before it is in memory."""
+    """A file object of the body that refuses a line which is too long before all of it is read."""
 
     def __init__(self, body: Reader, first: bytes, max_bytes: int) -> None:
         super().__init__()
@@ -125,14 +125,14 @@ class _Body(io.RawIOBase):
 
 
 class _Records:
-    """Reads the records of a body in batches; a part of a long record is a batch of its own.
+    """Reads the records of a body in batches; a part of a long record is a separate batch.
 
     Args:
         body: FASTA or FASTQ.
-        max_bytes: the most bytes of a record that cannot be split.
-        splitter: splits long records; None: records stay whole.
-        was_packed: whether the body was compressed; its content is then not unpacked once more.
-        uppercase: whether letters of FASTA become upper case, as the splitter must see them.
+        max_bytes: the maximum size of a record that cannot be split.
+        splitter: splits long records; None: records are not split.
+        was_packed: whether the body was compressed; if so, its content is not decompressed again.
+        uppercase: whether to convert letters of FASTA to upper case before records are split.
     """
 
     def __init__(
@@ -152,10 +152,10 @@ class _Records:
         self._batches: Iterator[TextBatch] | None = None
 
     def next_batch(self) -> TextBatch | None:
-        """Read the next records, with RecordNames; None at the end.
+        """Read the next records, with RecordNames as metadata; return None at the end.
 
         Raises:
-            BadBody: the body is neither FASTA nor FASTQ; the message has the record.
+            BadBody: the body is neither FASTA nor FASTQ; the message names the record.
             TooLarge: a record that cannot be split is longer than `max_text_bytes`.
         """
         try:
@@ -203,7 +203,7 @@ def _end_of_preamble(begin: bytes) -> int:
 
 
 def _describe_unknown(begin: bytes, was_packed: bool) -> str:
-    """Return why a body that begins like this is neither FASTA nor FASTQ."""
+    """Describe why a body with this beginning is neither FASTA nor FASTQ."""
     for magic, name in ARCHIVES.items():
         if begin.startswith(magic):
             advice = "unpack it"
@@ -225,10 +225,10 @@ class _ChannelRecords:
         self._records = records
 
     def next_batch(self) -> TextBatch | None:
-        """Read the next records, with RecordNames; None at the end.
+        """Read the next records, with RecordNames as metadata; return None at the end.
 
         Raises:
-            InvalidRequest: there is no channel, or a line of it fits no record.
+            InvalidRequest: there is no channel, or a line of it does not belong to a record.
             BadBody, TooLarge: as `_Records` and `SequencesForm`.
         """
         batch = self._records.next_batch()
@@ -245,10 +245,10 @@ class _ChannelRecords:
 
 
 def _with_channel(channel: SparseChannel, batch: TextBatch) -> RecordNames:
-    """Add the values of the bases to the names of a batch's records.
+    """Add the values of the bases to the metadata of a batch of records.
 
     Raises:
-        ChannelError: a position is beyond its record.
+        ChannelError: a position is beyond the end of its record.
     """
     records: RecordNames = batch.metadata
     offsets = batch.texts.offsets
@@ -270,7 +270,7 @@ class BulkFasta(ArrowStream):
 
     query_model = FastaQuery
     extras = ("arrow", "dna")
-    _layout: WindowLayout  # Of the windows; set by `source`.
+    _layout: WindowLayout  # The layout of windows; set by `source`.
 
     def __init__(self, service: Service, request: Request) -> None:
         super().__init__(service, request)
@@ -278,7 +278,7 @@ class BulkFasta(ArrowStream):
 
     @override
     def max_read_bytes(self, settings: Settings) -> int:
-        return max(settings.max_body_bytes, READ_BYTES)  # The client does not choose the size.
+        return max(settings.max_body_bytes, READ_BYTES)  # Not chosen by the client.
 
     @override
     def source(self, body: BodyReader) -> Source:
@@ -303,10 +303,10 @@ class BulkFasta(ArrowStream):
         return records if form is None else _ChannelRecords(form, records)
 
     def _check_options(self, *, has_channel: bool) -> None:
-        """Refuse options that have no effect.
+        """Refuse options that would have no effect.
 
         Raises:
-            InvalidRequest: the request has such an option.
+            InvalidRequest: the request contains such an option.
         """
         query: FastaQuery = self.query
         if query.window is None:

@@ -1,7 +1,7 @@
 """Collects FASTA records into batches for an engine, and splits long ones.
 
-pieces ─► records of up to 4 MiB together ─► a batch with a row for each
-       └► a longer record, if the vocabulary allows it ─► batches of one row each, a part of it
+pieces ─► records of up to 4 MiB in total ─► one batch with a row for each record
+       └► a longer record, if the vocabulary allows it ─► batches with one row, a part of the record
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from service.seqio.reader import BATCH_BYTES
 from vocabularies.batch.batch import Batch
 
 BATCH_RECORDS = 16_384
-PART_BYTES = 1 << 20  # The size of a long record's parts; their windows may be ten times as large.
+PART_BYTES = 1 << 20  # The size of a long record's parts; its windows may be ten times as large.
 
 
 class BaseValues(NamedTuple):
     """A value for each base of the records in a batch.
 
     Attributes:
-        values: float32[N].
-        offsets: int64[B + 1], where the bases of each row begin.
+        values: float32[N], the values of all rows.
+        offsets: int64[B + 1], the start of each row's bases.
     """
 
     values: NDArray[np.float32]
@@ -42,9 +42,9 @@ class RecordNames:
 
     Attributes:
         names: the name of each row's record.
-        begin: the place in its record at which the first row begins, in bytes.
+        begin: the position in its record, in bytes, at which the first row begins.
         continues: whether the record of the last row continues in the next batch.
-        channel: the values of the bases; None without a channel.
+        channel: the values of the bases; None if there is no channel.
     """
 
     names: list[str]
@@ -54,7 +54,7 @@ class RecordNames:
 
 
 def make_too_long(num_bytes: int, max_bytes: int, where: str = "record") -> TooLarge:
-    """Make the refusal of a record that cannot be split."""
+    """Return the refusal of a record that is too long and cannot be split."""
     limit = f"max_text_bytes is {max_bytes}"
     return TooLarge(f"a record has at least {num_bytes} bytes; {limit}", where)
 
@@ -63,8 +63,8 @@ class FastaBatches:
     """Collects the records of one file.
 
     Args:
-        splitter: splits long records; None: records stay whole.
-        max_bytes: the most bytes of a record that stays whole.
+        splitter: splits long records; None: records are not split.
+        max_bytes: the maximum size of a record that is not split.
     """
 
     def __init__(self, splitter: Splitter | None, max_bytes: int) -> None:
@@ -73,15 +73,15 @@ class FastaBatches:
         self._names: list[str] = []
         self._rows: list[bytes] = []
         self._num_bytes = 0
-        self._number = 0  # Of the record that is being read, from 1, and its name.
+        self._number = 0  # The number of the current record, from 1.
         self._name: str | None = None
         self._bases: list[bytes] = []
         self._size = 0
         self._begin = 0
-        self._split_bytes = PART_BYTES  # The size at which the record is split.
+        self._split_bytes = PART_BYTES  # The size at which the current record is split.
 
     def batches(self, pieces: Iterable[Name | bytes]) -> Iterator[TextBatch]:
-        """Collect names and bases into batches of records; their metadata are RecordNames.
+        """Collect the pieces of records into batches, with RecordNames as metadata.
 
         Raises:
             TooLarge: a record that cannot be split is longer than `max_bytes`.
@@ -102,7 +102,7 @@ class FastaBatches:
         yield from self._flush()
 
     def _split(self, splitter: Splitter) -> Iterator[TextBatch]:
-        """Split a part off the record; if that is impossible, wait until more of it is read."""
+        """Split a part off the record; if this is not possible, read more of the record first."""
         assert self._name is not None
         data = np.frombuffer(b"".join(self._bases), np.uint8)
         split = splitter.split(data)
@@ -142,7 +142,7 @@ class FastaBatches:
         self._split_bytes = PART_BYTES
 
     def _flush(self) -> Iterator[TextBatch]:
-        """Yield the whole records that were collected, if any, as a batch."""
+        """Yield a batch of the whole records that were collected, if there are any."""
         if self._rows:
             yield TextBatch(Batch.from_bytes(self._rows), RecordNames(self._names))
         self._names = []

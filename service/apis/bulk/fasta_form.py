@@ -1,7 +1,7 @@
-"""Reads a form with a file of sequences and the channel of its bases, while it arrives.
+"""Reads a form that contains a file of sequences and the channel of its bases, while it arrives.
 
-The part `channel` comes first and is small; the part `sequences` is read as a body without a form,
-and is unpacked if it begins as gzip or zstd, as a part of a form has no Content-Encoding.
+The part `channel` comes first and is small. The part `sequences` is read like a body without a
+form. Since parts have no Content-Encoding, it is decompressed if it begins like gzip or zstd.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from vocabularies.sequences.channel import ChannelError, SparseChannel
 MEDIA_TYPE = b"multipart/form-data"
 CHANNEL, SEQUENCES = "channel", "sequences"
 READ_BYTES = 1 << 16
-MAGIC_BYTES = 4  # By so many bytes gzip and zstd are detected.
+MAGIC_BYTES = 4  # The number of bytes that identify gzip and zstd.
 
 
 class Reader(Protocol):
@@ -34,10 +34,10 @@ class Reader(Protocol):
 
 
 def find_boundary(content_type: str) -> bytes | None:
-    """Find the boundary of a form; None if the body is no form.
+    """Return the boundary of a form; None if the body is not a form.
 
     Raises:
-        BadBody: the body is a form, and the boundary is missing.
+        BadBody: the body is a form, but the boundary is missing.
     """
     media_type, options = parse_options_header(content_type)
     if media_type != MEDIA_TYPE:
@@ -53,10 +53,11 @@ class SequencesForm:
     Args:
         body: the form.
         boundary: the text that separates its parts.
-        max_channel_bytes: the most bytes of the part `channel`.
+        max_channel_bytes: the maximum size of the part `channel`.
 
     Attributes:
-        channel: the part `channel`, once a byte of the sequences was read; None without one.
+        channel: the part `channel`, set before the first byte of the sequences is read; None if
+            there is none.
     """
 
     def __init__(self, body: Reader, boundary: bytes, max_channel_bytes: int) -> None:
@@ -66,10 +67,10 @@ class SequencesForm:
         self._headers = PartHeaders()
         self._part = ""
         self._seen: set[str] = set()
-        self._lines = bytearray()  # Of the channel.
-        self._received: deque[bytes] = deque()  # Of the sequences, as they were sent.
+        self._lines = bytearray()  # The received bytes of the channel.
+        self._received: deque[bytes] = deque()  # Bytes of the sequences, as they were sent.
         self._pieces = self._unpack()
-        self._rest = b""  # Of the sequences, unpacked and not read yet.
+        self._rest = b""  # Decompressed bytes, not read yet.
         self._has_ended = False
         callbacks = {
             **self._headers.callbacks(),
@@ -85,9 +86,9 @@ class SequencesForm:
 
         Raises:
             BadBody: the form is damaged or ends too early.
-            InvalidRequest: a part is unknown, repeated, missing or in the wrong place, or a line
-                of the channel is wrong.
-            TooLarge: the channel is above its limit.
+            InvalidRequest: a part is unknown, repeated, missing or misplaced, or a line of the
+                channel is invalid.
+            TooLarge: the channel exceeds its limit.
         """
         pieces = [self._rest]
         size = len(self._rest)
@@ -99,7 +100,7 @@ class SequencesForm:
         return memoryview(data)[:num_bytes]
 
     def _unpack(self) -> Iterator[bytes]:
-        """Yield the bytes of the sequences in pieces that are not empty."""
+        """Yield the bytes of the sequences, decompressed, in pieces that are not empty."""
         begin = b""
         for data in self._receive():
             begin += data
@@ -121,7 +122,7 @@ class SequencesForm:
             check_whole(decompressor, f"/{SEQUENCES}")
 
     def _receive(self) -> Iterator[bytes]:
-        """Yield the bytes of the sequences as they were sent."""
+        """Yield the bytes of the sequences as the client sent them."""
         while self._received or self._parse_more():
             while self._received:
                 yield self._received.popleft()

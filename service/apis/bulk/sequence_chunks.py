@@ -1,7 +1,7 @@
 """Splits long sequences so that the parts have the same ids as the whole.
 
-Parts may share letters, unlike the chunks of `text_chunks`: a part contains all of a k-mer that
-begins in it, and the next part begins with the next k-mer. Sequences have no white space.
+Parts may share letters, unlike the chunks of `text_chunks`: a part contains each k-mer that begins
+in it completely, and the next part begins with the next k-mer. Sequences contain no white space.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from vocabularies.model.tables import BASE, OTHER, SPACE, KmerTable, kmer_table
 from vocabularies.model.types import Kmers
 from vocabularies.model.vocabulary import Vocabulary
 
-NEAR_BYTES = 1 << 12  # A search from the end looks at so many bytes first.
+NEAR_BYTES = 1 << 12  # A search from the end reads this many bytes first.
 
 
 class Split(NamedTuple):
-    """Where a sequence is split: the end of the first part, and the start of the rest."""
+    """Where a sequence is split: the end of the first part, and the start of the next part."""
 
     part_end: int
     rest_begin: int
@@ -33,11 +33,11 @@ class Splitter(Protocol):
     """Splits the sequences of one vocabulary."""
 
     def split(self, data: NDArray[np.uint8]) -> Split | None:
-        """Find the last place at which a sequence can be split; None if there is none."""
+        """Return the last place at which a sequence can be split; None if there is none."""
 
 
 def find_splitter(vocabulary: Vocabulary, options: EncodeOptions) -> Splitter | None:
-    """Make the splitter; None if ids may depend on the whole sequence."""
+    """Create the splitter; return None if ids may depend on the whole sequence."""
     cutter = Cutter.make(vocabulary, options)
     if cutter is not None:
         return _Characters(cutter)
@@ -45,7 +45,7 @@ def find_splitter(vocabulary: Vocabulary, options: EncodeOptions) -> Splitter | 
     if not isinstance(model, Kmers) or model.stride > model.k or vocabulary.normalizers:
         return None
     if model.stride < model.k and model.remainder == "letters":
-        return None  # The remaining letters at the end of a part would include shared ones.
+        return None  # The remaining letters of a part would include shared letters.
     if options.max_length is not None or options.reverse_complement or options.add_special_tokens:
         return None
     circular = model.circular if options.circular is None else options.circular
@@ -84,7 +84,7 @@ class _Kmers:
         return self._split_in_sequence(data)
 
     def _split_in_sequence(self, data: NDArray[np.uint8]) -> Split | None:
-        """Split behind the last whole k-mer; the first one begins behind the last white space."""
+        """Split after the last whole k-mer; k-mers begin after the last white space."""
         k, stride = self.model.k, self.model.stride
         begin = self._behind_last(data, self.table.classes == SPACE)
         num_kmers = (len(data) - begin - k) // stride + 1
@@ -94,9 +94,9 @@ class _Kmers:
         return Split(rest - stride + k, rest)
 
     def _last_place_in_run(self, data: NDArray[np.uint8]) -> int:
-        """Find the last split where k-mers begin anew in each run of letters; 0 if there is none.
+        """Return the last place to split if k-mers restart in each run of letters; 0 if none.
 
-        A run of bytes that are no letters is one id, so it is never split.
+        A run of bytes that are not letters is one id, so it is never split.
         """
         classes = self.table.classes
         begin = self._behind_last(data, classes != BASE)
@@ -108,7 +108,7 @@ class _Kmers:
 
     @staticmethod
     def _behind_last(data: NDArray[np.uint8], flags: NDArray[np.bool_]) -> int:
-        """Find the place behind the last byte whose flag in bool[256] is set, or 0."""
+        """Return the place after the last byte whose flag in bool[256] is set, or 0."""
         for begin in (max(0, len(data) - NEAR_BYTES), 0):
             if len(places := np.flatnonzero(flags[data[begin:]])):
                 return begin + int(places[-1]) + 1
@@ -116,5 +116,5 @@ class _Kmers:
 
 
 def _split_at(place: int) -> Split | None:
-    """Split at a place without shared letters; None at the start of the sequence."""
+    """Split at a place without shared letters; return None at the start of the sequence."""
     return Split(place, place) if place else None

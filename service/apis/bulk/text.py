@@ -45,9 +45,9 @@ CHARSETS = {"utf-8", "utf8", "us-ascii"}
 
 
 def _smaller_limit(settings: Settings) -> tuple[str, int]:
-    """Return the setting that limits a text which is the whole body: its name and its bytes.
+    """Return the name and the value of the setting that limits a text which is the whole body.
 
-    Of equal limits it is that of a text.
+    If both limits are equal, the result is `max_text_bytes`.
     """
     names = ("max_text_bytes", "max_body_bytes")
     name = min(names, key=lambda each: getattr(settings, each))
@@ -84,7 +84,7 @@ class BulkText(StreamedResponse):
             await self._send_chunked(send, entry, body, cutter)
             return
         text = await collect(body, call.content_length, service.engine.host_memory)
-        call.receive = receive  # Only now, as watching for a disconnect would read the body.
+        call.receive = receive  # Only now, as watching for a disconnect reads from the connection.
         if self.as_octets:
             await self._send_octets(send, entry, text)
         else:
@@ -93,7 +93,7 @@ class BulkText(StreamedResponse):
     async def _send_octets(
         self, send: Send, entry: LoadedVocabulary, text: NDArray[np.uint8]
     ) -> None:
-        """Encode the whole text at once, and send its ids."""
+        """Encode the whole text at once, and send its ids as bytes."""
         batch = Batch(data=text, offsets=np.array([0, len(text)]))
         result = await self._encode(entry, self.query.options(), batch)
         if result.begin in result.errors:
@@ -103,7 +103,7 @@ class BulkText(StreamedResponse):
     async def _send_chunked(
         self, send: Send, entry: LoadedVocabulary, body: RequestBody, cutter: Cutter
     ) -> None:
-        """Encode the text in chunks while it arrives, and then send the ids of all of them."""
+        """Encode the text in chunks while it arrives; then send the ids of all chunks."""
         options, vocabulary = self.query.options(), entry.vocabulary
         chunk_options = replace(options, add_special_tokens=False)
         encode = partial(self._encode, entry, chunk_options)
@@ -119,7 +119,7 @@ class BulkText(StreamedResponse):
     async def _encode(
         self, entry: LoadedVocabulary, options: EncodeOptions, batch: Batch
     ) -> Result[Encoded]:
-        # Keep ids of one byte as such until they are sent.
+        # Do not convert ids of one byte before they are sent.
         batch.id_dtype = np.uint8 if len(entry.vocabulary) <= 256 else self.dtype
         work = make_bulk_work(self.service, self.call, EncodeWork, entry, batch, options)
         return await self.service.batcher.run(work)
@@ -152,7 +152,7 @@ class BulkText(StreamedResponse):
     async def _send_json(
         self, send: Send, entry: LoadedVocabulary, text: NDArray[np.uint8]
     ) -> None:
-        """Send the answer of the JSON call to the same text and options."""
+        """Send the same answer as the JSON call for this text and these options."""
         try:
             decoded = str(text.data, "utf-8")
         except UnicodeDecodeError as error:
@@ -167,14 +167,14 @@ class BulkText(StreamedResponse):
         self.service.observer.add_serialize_time(self.call, seconds)
 
     def _make_request(self, text: str) -> EncodeRequest:
-        """Make the request of the JSON call for the same text and options."""
+        """Create the request of the JSON call with this text and these options."""
         names = self.query.model_fields_set - {"invalid_utf8"}
         return EncodeRequest(text=text, **{name: getattr(self.query, name) for name in names})
 
     async def _send_invalid_json(
         self, send: Send, entry: LoadedVocabulary, text: NDArray[np.uint8]
     ) -> None:
-        """Send the answer of the JSON call to a text that is not UTF-8."""
+        """Send the same answer as the JSON call for a text that is not UTF-8."""
         query = self.query
         if query.return_offsets not in (None, "bytes"):
             message = "a text that is not UTF-8 has places in bytes only"
@@ -189,7 +189,7 @@ class BulkText(StreamedResponse):
 
 
 def _check_charset(content_type: str) -> None:
-    """Refuse a text in another charset, whose bytes could be valid UTF-8 by chance.
+    """Refuse a text in a charset other than UTF-8, whose bytes could be valid UTF-8 by chance.
 
     Raises:
         UnsupportedFormat: the content type names another charset.

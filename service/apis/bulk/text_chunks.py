@@ -1,7 +1,7 @@
 """Cuts texts into chunks that have the same ids as the whole, and encodes them while reading.
 
-This works for vocabularies in which each character is an id. A chunk is encoded while the next one
-arrives, in memory that stays in the processor's cache.
+This works for vocabularies in which each character is one id. A chunk is encoded while the next one
+arrives, and is small enough to stay in the processor's cache.
 """
 
 from __future__ import annotations
@@ -22,27 +22,28 @@ from vocabularies.batch.batch import Batch, Encoded, EncodeOptions, RowError
 from vocabularies.model.tables import character_table
 from vocabularies.model.vocabulary import Vocabulary
 
-FIRST_CONTINUATION = 0x80  # UTF-8 continuation bytes are 80 to BF.
+FIRST_CONTINUATION = 0x80  # UTF-8 continuation bytes are 0x80 to 0xBF.
 LAST_CONTINUATION = 0xBF
-MAX_STEPS = 64  # The most prefixes of special tokens that are skipped to find a cut.
+MAX_STEPS = 64  # Maximum number of prefixes that are skipped to find a cut.
 CHUNK_BYTES = 1 << 21  # The size of a chunk.
 
 
 @dataclass(frozen=True, slots=True)
 class Cutter:
-    """Cuts texts of one vocabulary, never inside a character or a special token.
+    """Cuts texts for one vocabulary, but never inside a character or a special token.
 
     Attributes:
-        prefixes: all proper prefixes of special tokens: a text that ends with one may go on as the
-            token. The longest first, so that the first that fits decides the cut; in lower case,
-            as is the compared text, since a normalizer may change the case before tokens match.
+        prefixes: all proper prefixes of special tokens, since a text that ends with one may
+            continue as the token. They are sorted by length, longest first, so that the longest
+            match decides the cut. They are in lower case, as is the compared text, since a
+            normalizer may change the case before tokens are matched.
     """
 
     prefixes: tuple[bytes, ...]
 
     @classmethod
     def make(cls, vocabulary: Vocabulary, options: EncodeOptions) -> Cutter | None:
-        """Make the cutter; None if the ids of a chunk may depend on the rest of the text."""
+        """Create the cutter; return None if a chunk's ids may depend on the rest of the text."""
         if options.max_length is not None or options.reverse_complement or options.circular:
             return None
         if character_table(vocabulary) is None:
@@ -55,9 +56,9 @@ class Cutter:
         return cls(tuple(sorted(prefixes, key=lambda prefix: (-len(prefix), prefix))))
 
     def cut(self, data: NDArray[np.uint8]) -> int:
-        """Find the last place at which the text may be cut; 0 if there is none.
+        """Return the last place at which the text may be cut; 0 if there is none.
 
-        Example: with the special token [MASK] the text "ACG[MA" may be cut behind ACG.
+        Example: with the special token [MASK], the text "ACG[MA" may be cut after ACG.
         """
         place = len(data)
         for _ in range(MAX_STEPS):
@@ -75,7 +76,7 @@ class Cutter:
 
 
 def _character_begin(data: NDArray[np.uint8], place: int) -> int:
-    """Move a place before a non-ASCII character that may continue behind it."""
+    """Move a place before a non-ASCII character that may continue after the place."""
     begin = place
     while begin and place - begin < 3 and _is_continuation(data[begin - 1]):
         begin -= 1
@@ -87,7 +88,7 @@ def _is_continuation(byte: np.uint8) -> bool:
 
 
 class _Chunk(NamedTuple):
-    """The place in the text at which a chunk begins, and the task that encodes the chunk."""
+    """The position in the text at which a chunk begins, and the task that encodes the chunk."""
 
     begin: int
     task: asyncio.Task[Result[Encoded]]
@@ -108,7 +109,7 @@ async def encode_while_reading(
         take: allocates an array of a number of bytes.
 
     Raises:
-        RowRefused: a chunk is refused; the place is counted from the start of the text.
+        RowRefused: a chunk is refused; the error contains the place in the whole text.
     """
     chunks: list[_Chunk] = []
     buffer = take(CHUNK_BYTES)
@@ -135,7 +136,7 @@ async def encode_while_reading(
             _check_chunk(result, chunk.begin)
         return results
     finally:
-        # Drop the tasks, as a refusal's traceback refers to this frame and tasks to the refusal.
+        # Break a cycle: a refusal's traceback refers to this frame, and tasks refer to the refusal.
         while chunks:
             chunks.pop().task.cancel()
 
@@ -148,7 +149,7 @@ def _check_chunk(result: Result[Encoded], begin: int) -> None:
 
 
 def shift_error(error: RowError, begin: int) -> RowError:
-    """Return an error in a chunk with its place in the whole text, where the chunk is at `begin`.
+    """Return an error in a chunk with its place in the whole text.
 
     Example: "byte 3" of a chunk that begins at 100 becomes "byte 103".
     """

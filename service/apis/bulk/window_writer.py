@@ -1,4 +1,4 @@
-"""Writes windows over the records of a file as an Arrow stream, with a row for each window."""
+"""Writes windows over the records of a file as an Arrow stream, with one row for each window."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ try:
 except ModuleNotFoundError:  # The routes call `check_installed` first.
     pa = None
 
-PREFIX, PADDING = -1, -2  # Places in a window that no token has.
+PREFIX, PADDING = -1, -2  # Marks places in a window without a token.
 IDS, MASK, POSITIONS = "input_ids", "attention_mask", "position_ids"
 
 
 @dataclass(frozen=True, slots=True)
 class WindowColumns:
-    """The columns of an answer beside name, start, input_ids and error.
+    """The columns of an answer besides name, start, input_ids and error.
 
     Attributes:
-        padding: the last windows of a record are padded, and there is a mask.
-        positions: whether there are positions.
-        channel_name: the name of the channel's column; None without a channel.
+        padding: whether the last windows of a record are padded, with a column for the mask.
+        positions: whether there is a column for positions.
+        channel_name: the name of the channel's column; None if there is no channel.
     """
 
     padding: bool = False
@@ -48,16 +48,16 @@ class WindowColumns:
 
 
 class WindowMessages(StreamMessages):
-    """Writes the columns `name`, `start`, `input_ids` and `error`, and those that are chosen.
+    """Writes the columns `name`, `start`, `input_ids` and `error`, and those in `columns`.
 
     Args:
         dtype: the type of an id.
-        layout: how the windows are made; without padding, the last windows of a linear record may
-            have fewer ids.
-        columns: the other columns.
-        max_ids: the most ids of a record batch.
+        layout: how windows are cut; without padding, the last windows of a linear record may have
+            fewer ids.
+        columns: the optional columns.
+        max_ids: the maximum number of ids of a record batch.
 
-    A refused record is one row without ids, with its error.
+    A refused record becomes one row with its error and without ids.
     """
 
     def __init__(
@@ -78,9 +78,9 @@ class WindowMessages(StreamMessages):
         self._layout = layout
         self._columns = columns
         self._max_ids = max_ids
-        # About the record that continues in the next batch:
-        self._kept: dict[str, NDArray[Any]] = {}  # Values of the tokens of its next windows.
-        self._skipped = 0  # The number of its next tokens that lie between two windows.
+        # State of the record that continues in the next batch:
+        self._kept: dict[str, NDArray[Any]] = {}  # The tokens of its next windows, by column.
+        self._skipped = 0  # How many next tokens lie between two windows.
         self._first = 0  # The number of its first kept token.
         self._is_refused = False
 
@@ -88,11 +88,11 @@ class WindowMessages(StreamMessages):
     def _write_rows(self, result: Result[Encoded], metadata: RecordNames) -> list[memoryview]:
         """Write the windows of records.
 
-        Of a record that continues in the next batch only whole windows are written; the tokens of
-        the others are kept.
+        If a record continues in the next batch, only its whole windows are written, and the tokens
+        of the others are stored.
 
         Raises:
-            TooLarge: the windows overlap so much that they hold too many ids.
+            TooLarge: the windows overlap so much that they contain too many ids.
         """
         records = metadata
         errors = error_texts(result, records.begin)
@@ -127,7 +127,7 @@ class WindowMessages(StreamMessages):
     def _tokens(
         self, result: Result[Encoded], records: RecordNames
     ) -> tuple[dict[str, NDArray[Any]], NDArray[np.int64]]:
-        """Return the values of each token by column, and where each row begins, int64[B + 1]."""
+        """Return the values of all tokens by column, and the rows' offsets int64[B + 1]."""
         ids, offsets = select_rows(result, self._dtype)
         tokens: dict[str, NDArray[Any]] = {IDS: ids}
         columns = self._columns
@@ -145,7 +145,7 @@ class WindowMessages(StreamMessages):
         return tokens, offsets
 
     def _keep(self, tokens: dict[str, NDArray[Any]], begin: int) -> None:
-        """Keep the tokens of a record from `begin` on for the windows of its next part."""
+        """Store the tokens of a record from `begin` on, for the windows of its next part."""
         begin = 0 if self._is_refused else begin
         self._kept = {name: values[begin:].copy() for name, values in tokens.items()}
         self._first += begin
@@ -164,11 +164,11 @@ class WindowMessages(StreamMessages):
 
         Args:
             tokens: the values of the tokens of all rows, by column.
-            offsets: int64[B + 1], where each row begins.
+            offsets: int64[B + 1], the start of each row.
             counts: int64[B], the number of windows of each row.
             firsts: int64[B], the number of each row's first token in its record.
             names: the name of each row's record.
-            errors: the error of each row; None for a row without one.
+            errors: the error of each row; None for a row without an error.
         """
         if int(counts.sum()) > self._max_ids:
             raise TooLarge(f"more windows than max_window_ids, {self._max_ids}", "/stride")
@@ -192,7 +192,7 @@ class WindowMessages(StreamMessages):
         return self._write_columns(columns)
 
     def _lengths(self, num_left: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the number of ids of each window by the number of tokens from its start on."""
+        """Return the number of ids of each window, given the number of tokens from its start."""
         layout = self._layout
         is_full = layout.circular or self._columns.padding
         lengths = np.full_like(num_left, layout.window)
@@ -206,7 +206,7 @@ class WindowMessages(StreamMessages):
         starts: NDArray[np.int64],
         lengths: NDArray[np.int64],
     ) -> list[NDArray[Any]]:
-        """Return the values of all windows, one after another, of each column with lists."""
+        """Return the concatenated values of all windows for each column of lists."""
         layout, columns = self._layout, self._columns
         is_plain = not (layout.circular or columns.padding or layout.prefix)
         if is_plain:
@@ -239,7 +239,7 @@ class WindowMessages(StreamMessages):
         layout = self._layout
         begins, sizes = offsets[:-1][rows], np.diff(offsets)[rows]
         num_prefix = len(layout.prefix)
-        # The number of each place's token in its row; below its window's start for the prefix.
+        # The number of each place's token in its row; prefix places get numbers below the start.
         numbers = ragged_indices(starts - num_prefix, lengths)
         begin, size = np.repeat(begins, lengths), np.repeat(sizes, lengths)
         is_prefix = numbers < np.repeat(starts, lengths)

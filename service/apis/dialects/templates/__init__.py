@@ -1,12 +1,12 @@
 """Renders the chat templates of vocabularies in separate processes.
 
-`pool` gives each chat a free process; `queue` decides which chat is next. `process` starts, feeds
-and kills one process, which runs `worker`; both share `memory`. `environment` sets up jinja2 as
-templates expect it. `chat_messages` converts messages
-of clients to the form that templates read, and `content_format` detects which form one reads.
+`pool` assigns each chat to a free process; `queue` decides which chat is next. `process` starts,
+uses and kills one process, which runs `worker`; both share `memory`. `environment` sets up jinja2
+as templates expect it. `chat_messages` converts clients' messages to the form that templates read,
+and `content_format` detects which form a template reads.
 
-Called by `chat_prompt` with a chat; the corpus command renders with
-`environment` in its own process, as its template is that of the user who runs it.
+`chat_prompt` passes chats to the pool. The corpus command renders with `environment` in its own
+process, as its template belongs to the user who runs it.
 
 A template is code that a client uploaded: it never runs in a process that answers requests.
 """

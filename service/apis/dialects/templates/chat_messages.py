@@ -4,10 +4,10 @@
     {"role": "assistant", "content": text, "tool_calls": [{"function": {"name", "arguments": {…}}}]}
     {"role": "tool", "tool_call_id": id, "content": text}
 
-OpenAI's clients send arguments as JSON in a string, Anthropic's send calls and results as blocks of
-a message's content, and OpenAI's Responses send each as a separate item. The conversion is that of
-vLLM, so that the ids are the same. A content in parts stays in parts; whether they are joined
-depends on the template.
+OpenAI's clients send arguments as a string that contains JSON, Anthropic's clients send calls and
+results as blocks of a message's content, and OpenAI's Responses contain each as a separate item.
+The conversion is the same as in vLLM, so that the ids are the same. A content with several parts
+keeps its parts; they are joined later if the template requires it.
 """
 
 from __future__ import annotations
@@ -28,19 +28,18 @@ TEXTS = {
     "refusal": "refusal",
     "thinking": "thinking",
 }
-"""The parts of a content that are text, and the field of each that has it."""
-# The names of an assistant's reasoning: templates read the first, gpt-oss' the second.
+"""The types of text parts, and the field of each type that contains the text."""
+# The fields for an assistant's reasoning; only gpt-oss' template reads the second.
 REASONING = ("reasoning_content", "thinking", "reasoning")
-HIDDEN = ("redacted_thinking",)  # Blocks that the model does not get.
+HIDDEN = ("redacted_thinking",)  # Blocks that the model does not receive.
 
 
 def convert_messages(messages: list[Message], needs_role: bool = True) -> list[Message]:
-    """Convert contents to text or parts of text, and arguments of calls to values.
+    """Convert the contents of messages to text or text parts, and the arguments of calls to values.
 
     Args:
         messages: the messages.
-        needs_role: whether a message without a role is refused, as vLLM does; transformers does
-            not.
+        needs_role: whether to refuse a message without a role, as vLLM does; transformers does not.
 
     Raises:
         InvalidRequest: a message has no role, a content other than text, or calls that cannot be
@@ -65,7 +64,7 @@ def check_role(message: Message, where: str) -> None:
     """Check that a message has a role.
 
     Raises:
-        InvalidRequest: it has none, or one that is no text.
+        InvalidRequest: the role is missing, or is not a string.
     """
     if not isinstance(message.get("role"), str):
         fault = "must be a text" if "role" in message else "is required"
@@ -73,7 +72,7 @@ def check_role(message: Message, where: str) -> None:
 
 
 def _name_reasoning(message: Message) -> Message:
-    """Give an assistant's reasoning the names that templates read, as transformers does."""
+    """Store an assistant's reasoning under all names that templates read, as transformers does."""
     for name in REASONING:
         if name in message:
             reasoning = message[name]
@@ -82,7 +81,7 @@ def _name_reasoning(message: Message) -> Message:
 
 
 def _content(content: Any, where: str) -> Any:
-    """Convert a content to a text or to OpenAI's parts of text; a missing one to an empty text."""
+    """Convert a content to a text or to OpenAI's text parts; a missing one to an empty text."""
     if content in (None, []):
         return ""
     if isinstance(content, str):
@@ -118,7 +117,7 @@ def _calls(calls: Any, where: str) -> list[Message]:
 
 
 def _arguments(arguments: Any, where: str) -> Any:
-    """Read the arguments of a call; text of a model that is no JSON becomes {}."""
+    """Parse the arguments of a call; a model's text that is not JSON becomes {}."""
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments)  # As vLLM does, and with integers of any size.
@@ -131,7 +130,7 @@ def _arguments(arguments: Any, where: str) -> Any:
 
 
 def convert_anthropic(messages: list[Message], system: Any = None) -> list[Message]:
-    """Convert Anthropic's messages and system prompt.
+    """Convert Anthropic's messages and system prompt to OpenAI's messages.
 
     Raises:
         InvalidRequest: a message has no role, or a block is not text, thinking, a call or a result.
@@ -148,7 +147,7 @@ def convert_anthropic(messages: list[Message], system: Any = None) -> list[Messa
 
 
 def _convert_blocks(message: Message, blocks: list[Any], where: str) -> list[Message]:
-    """Convert a message's blocks: a message for each result, then one for the rest, if any."""
+    """Convert a message's blocks to one message for each result, and one for all others."""
     results: list[Message] = []
     texts: list[Any] = []
     calls: list[Message] = []
@@ -174,7 +173,7 @@ def _convert_blocks(message: Message, blocks: list[Any], where: str) -> list[Mes
 
 
 def convert_responses(items: list[Any]) -> list[Message]:
-    """Convert the items of OpenAI's Responses.
+    """Convert the items of an OpenAI Responses request to messages.
 
     Raises:
         InvalidRequest: an item is not an object, its text is not in the request, or a message has
@@ -222,10 +221,10 @@ def convert_tools(
 
     Args:
         tools: the tools of a request.
-        kinds: the values of `type` that stand for functions with a description.
+        kinds: the values of `type` for functions that have a description.
 
     Raises:
-        InvalidRequest: a tool is not a function, so that the text it adds is not known.
+        InvalidRequest: a tool is not a function, so that the text it adds is unknown.
     """
     if tools is None:
         return None

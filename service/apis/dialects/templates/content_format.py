@@ -1,7 +1,7 @@
 """Detects whether a chat template reads a message's content as parts or as one text.
 
 A template that loops over a content and reads the type or text of its items, as Gemma 3's does,
-takes parts, as in transformers and vLLM. Every other template takes one text.
+reads parts, as in transformers and vLLM. Every other template reads one text.
 
     {% for part in message['content'] %}{{ part['text'] }}{% endfor %}
 """
@@ -13,7 +13,7 @@ from typing import Any
 from jinja2 import nodes
 
 CONTENT = "content"
-PART_KEYS = ("type", "text")  # Other items of a content, as Mistral's calls, have neither.
+PART_KEYS = ("type", "text")  # Other items of a content, such as Mistral's calls, have neither.
 
 
 def join_parts(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -28,14 +28,14 @@ def join_parts(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def takes_parts(template: nodes.Template) -> bool:
-    """Return whether a loop over a content reads the type or text of its items."""
+    """Return whether a loop over a content reads the type or the text of its items."""
     names = _find_content_names(template)
     loops = template.find_all(nodes.For)
     return any(_is_content(loop.iter, names) and _reads_items(loop) for loop in loops)
 
 
 def _find_content_names(template: nodes.Template) -> set[str]:
-    """Find the variables and the arguments of macros that hold a content."""
+    """Return the variables and the macro arguments that contain a content."""
     given = [
         (assign.target.name, assign.node)
         for assign in template.find_all(nodes.Assign)
@@ -54,7 +54,7 @@ def _find_content_names(template: nodes.Template) -> set[str]:
 
 
 def _is_content(value: nodes.Node | None, names: set[str]) -> bool:
-    """Return whether an expression is a content; `names` are variables that hold one."""
+    """Return whether an expression is a content; `names` are variables that contain one."""
     match value:
         case nodes.Name():
             return value.name in names

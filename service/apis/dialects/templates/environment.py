@@ -19,11 +19,11 @@ LOOP_ATTRIBUTES = frozenset(("first", "last", "index", "index0"))
 
 
 class Environment(ImmutableSandboxedEnvironment):
-    """jinja2's sandbox, which reads the commonest attributes at once.
+    """jinja2's sandbox, with faster access to the most common attributes.
 
-    The sandbox decides for each attribute whether it is safe, which takes most of a chat's time.
-    Here are those that it allows always: keys of dictionaries, the place in a loop, and plain
-    values of a namespace.
+    The sandbox checks for each attribute whether it is safe, which takes most of the time of a
+    chat. This class skips the check for attributes that are always allowed: keys of dictionaries,
+    the attributes of a loop, and plain values of a namespace.
     """
 
     @override
@@ -45,9 +45,9 @@ class Environment(ImmutableSandboxedEnvironment):
 
 
 class Generation(Extension):
-    """The block `generation`, which marks the assistant's text for training and leaves it as it is.
+    """The block `generation`, which renders its content and marks it as the assistant's text.
 
-    As in transformers it runs like a macro, so variables that it sets are local.
+    As in transformers, the block runs like a macro, so variables that it sets are local.
     """
 
     tags = {"generation"}  # noqa: RUF012  # jinja2 expects a set.
@@ -59,13 +59,13 @@ class Generation(Extension):
         return nodes.CallBlock(self.call_method("text"), [], [], body).set_lineno(line)
 
     def text(self, caller: Macro) -> str:
-        """Render the statements."""
+        """Render the content of the block."""
         written: str = caller()
         return written
 
 
 def make_environment() -> Environment:
-    """Set up jinja2 as chat templates expect it."""
+    """Create a jinja2 environment with the functions that chat templates expect."""
     jinja = Environment(
         trim_blocks=True,
         lstrip_blocks=True,
@@ -84,7 +84,7 @@ def to_json(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """Write JSON as transformers does; jinja2's own filter escapes HTML."""
+    """Convert a value to JSON as transformers does; jinja2's own filter escapes HTML."""
     return json.dumps(
         value,
         ensure_ascii=ensure_ascii,

@@ -1,8 +1,9 @@
-"""Memory that the service shares with one template process, for chats and their rendered text.
+"""Memory that the service shares with one template process, for chats and their rendered texts.
 
-A long chat does not fit into a pipe, so that each side would wait for the other several times. The
-pipe only says how many bytes of this memory are the message. Both sides take turns, so that one of
-them uses the memory at a time. It is a memory file without a name, which nobody can make smaller.
+A long chat does not fit into a pipe, so that each side would have to wait for the other several
+times. Therefore the pipe only transfers the sizes of a message, which is in this memory. The two
+sides use the memory alternately, never at the same time. It is an anonymous memory file, which
+cannot be shrunk.
 """
 
 from __future__ import annotations
@@ -13,21 +14,21 @@ import os
 import struct
 from typing import NamedTuple
 
-READY = b"ready"  # The first output of the process.
-REQUEST = struct.Struct("<III")  # The lengths of the parts of a request.
-ANSWER = struct.Struct("<IB")  # The length of an answer, and its kind.
+READY = b"ready"  # The first message of the process.
+REQUEST = struct.Struct("<III")  # The sizes of the three parts of a request.
+ANSWER = struct.Struct("<IB")  # The size and the kind of an answer.
 TEXT, ERROR, UNREADABLE = range(3)
 FIRST_BYTES = 1 << 16
-KEPT_BYTES = 4 << 20  # The memory of longer messages is returned to the system.
+KEPT_BYTES = 4 << 20  # Memory beyond it is returned to the system.
 
 
 class Request(NamedTuple):
-    """A chat for a process.
+    """A chat to render.
 
     Attributes:
-        json: what to render, without the messages if they stand in `messages`.
-        messages: the messages as a JSON list; empty: they stand in `json`.
-        places: uint32, begin and end of each message in `messages`.
+        json: what to render, without the messages if `messages` contains them.
+        messages: the messages as a JSON list; empty if `json` contains them.
+        places: uint32, the begin and the end of each message in `messages`.
     """
 
     json: bytes
@@ -39,8 +40,8 @@ class Answer(NamedTuple):
     """The answer of a process to a chat.
 
     Attributes:
-        data: what the template wrote, or the error that ended it, in UTF-8.
-        kind: TEXT, ERROR, or UNREADABLE: a message is none, and the service says why.
+        data: the rendered text in UTF-8, or the error that ended it.
+        kind: TEXT, ERROR, or UNREADABLE if a message is invalid; the service then finds the fault.
     """
 
     data: bytes
@@ -48,10 +49,10 @@ class Answer(NamedTuple):
 
 
 class ChatMemory:
-    """The memory, as one side sees it.
+    """The shared memory, as mapped by one side.
 
     Args:
-        number: the descriptor of the file; the caller closes it.
+        number: the file descriptor; `close` closes it.
     """
 
     def __init__(self, number: int) -> None:
@@ -60,7 +61,7 @@ class ChatMemory:
 
     @classmethod
     def create(cls) -> ChatMemory:
-        """Make a new file, with a descriptor that only a child which is given it gets."""
+        """Create a new memory file, whose descriptor only an explicitly chosen child inherits."""
         number = os.memfd_create("warptok-chat", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
             os.ftruncate(number, FIRST_BYTES)
@@ -76,7 +77,7 @@ class ChatMemory:
         os.close(self.number)
 
     def write(self, *parts: bytes | memoryview) -> None:
-        """Write the parts of a message for the other side, one behind another."""
+        """Write the parts of a message for the other side, one after another."""
         self._map(sum(map(len, parts)))
         begin = 0
         for part in parts:
@@ -84,17 +85,17 @@ class ChatMemory:
             begin += len(part)
 
     def read(self, size: int, begin: int = 0) -> bytes:
-        """Read `size` bytes of a message from `begin` on."""
+        """Read `size` bytes of a message, starting at `begin`."""
         self._map(begin + size)
         return self._memory[begin : begin + size]
 
     def give_back(self) -> None:
-        """Return memory beyond KEPT_BYTES to the system; the other side sees zeros there."""
+        """Return memory beyond KEPT_BYTES to the system; it then contains zeros."""
         if len(self._memory) > KEPT_BYTES:
             self._memory.madvise(mmap.MADV_REMOVE, KEPT_BYTES)
 
     def _map(self, size: int) -> None:
-        """Map at least `size` bytes of the file, and make it larger if necessary."""
+        """Map at least `size` bytes of the file, and enlarge it if necessary."""
         if size > len(self._memory):
             wanted = 1 << (size - 1).bit_length()
             self._memory.resize(max(wanted, self._memory.size()))

@@ -1,10 +1,10 @@
-"""Renders chats by templates in separate processes, one chat at a time in each.
+"""Renders chats with templates in separate processes, one chat at a time in each.
 
     render ──► ChatQueue ──► a free process ──► the answer
-                  └ one process takes only chats that are expected to be quick
+                  └ one process accepts only chats that are expected to be quick
 
-If a template takes too long, or nobody waits for its chat any more, its process is killed, and
-another one is started when it is needed.
+If a template takes too long, or nobody waits for its chat any more, its process is killed; another
+process is started when it is needed.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from service.core.json_elements import RawList
 from service.observability.metrics import Metrics
 
 logger = logging.getLogger(__name__)
-MAX_WAITING = 256  # The most chats that wait for a process.
-MAX_FLOW_TO_FREE = 4  # A flow has at most so many times the free places: of 256 alone 204.
-WATCH_AFTER_S = 0.05  # The time after which a client is watched, which most chats need not.
+MAX_WAITING = 256  # Maximum number of waiting chats.
+MAX_FLOW_TO_FREE = 4  # Maximum ratio of a flow's chats to the free places: alone, 204 of 256.
+WATCH_AFTER_S = 0.05  # Clients are watched only after this time, which most chats do not reach.
 
 
 class UnreadableMessages(Exception):
-    """A message of a chat that was given as JSON cannot be read, or cannot be rendered."""
+    """A message that was passed as JSON cannot be parsed or converted."""
 
 
 class TemplatePool:
-    """The processes that templates run in.
+    """The processes in which templates run.
 
     Args:
-        timeout_s: the most seconds that rendering a chat may take.
-        max_chars: the most characters of a rendered chat.
-        num_processes: the most processes; each is started when it is needed.
-        metrics: counts the time in which chats wait.
-        kept_bytes: the most bytes of JSON of the messages that each process keeps.
+        timeout_s: the maximum number of seconds to render a chat.
+        max_chars: the maximum number of characters of a rendered chat.
+        num_processes: the maximum number of processes; each is started when it is needed.
+        metrics: records the time for which chats wait.
+        kept_bytes: the maximum size of the messages that each process keeps, in bytes of JSON.
     """
 
     def __init__(
@@ -87,16 +87,17 @@ class TemplatePool:
         Args:
             flow: the key and the vocabulary of the chat.
             template: the source of the template.
-            variables: the values that the template reads.
-            wait_s: the most seconds to wait for the result.
-            receive: the ASGI callable that reports a disconnected client; None: there is none.
-            messages: the messages as JSON; None: they stand in `variables`.
-            scope: for whose later chats the process may keep `messages`.
+            variables: the variables of the template.
+            wait_s: the maximum number of seconds to wait for the result.
+            receive: the ASGI callable that reports a disconnected client; None: do not watch the
+                client.
+            messages: the messages as JSON; None: `variables` contains them.
+            scope: the owner of the chat; the process may reuse `messages` for its later chats.
 
         Raises:
-            UnreadableMessages: one of `messages` is not valid.
+            UnreadableMessages: one of `messages` is invalid.
             QueueFull: too many chats are waiting.
-            DeadlinePassed: the result did not come within `wait_s`.
+            DeadlinePassed: the result was not ready within `wait_s`.
             InvalidRequest: the template refuses the messages, or is invalid.
             TemplateFailed: rendering took too long, or ended the process.
             ClientGone: the client has disconnected.
@@ -136,10 +137,10 @@ class TemplatePool:
         return answer.data
 
     def _enter(self, chat: Chat) -> None:
-        """Put a chat into the queue, or begin to render it.
+        """Add a chat to the queue, or begin to render it.
 
         Raises:
-            QueueFull: too many chats are waiting, in all or of its flow.
+            QueueFull: too many chats are waiting, in total or of its flow.
             Draining: the service is stopping.
         """
         if self._is_closed:
@@ -151,13 +152,13 @@ class TemplatePool:
         self._start_next()
 
     def _leave(self, chat: Chat) -> None:
-        """Remove a chat from the queue, or end its process, unless it has been rendered."""
+        """Remove a chat from the queue, or kill its process, unless it has been rendered."""
         self.queue.remove(chat)
         if (task := self._running.get(chat)) is not None:
             task.cancel()
 
     def _start_next(self) -> None:
-        """Begin to render the next chats, one for each free process."""
+        """Begin to render waiting chats, one for each free process."""
         while len(self._running) < self.num_processes and not self._is_closed:
             num_slow = sum(map(self.queue.is_slow, self._running))
             only_quick = self.num_processes > 1 and num_slow >= self.num_processes - 1
@@ -165,7 +166,7 @@ class TemplatePool:
             if chat is None:
                 return
             task = self._running[chat] = asyncio.ensure_future(self._run(chat))
-            # A task that is cancelled at once runs no line of its own.
+            # A task that is cancelled at once never runs.
             task.add_done_callback(partial(self._end_running, chat))
 
     def _end_running(self, chat: Chat, _: object) -> None:
@@ -173,7 +174,7 @@ class TemplatePool:
         self._start_next()
 
     async def _run(self, chat: Chat) -> None:
-        """Render a chat, and complete its result."""
+        """Render a chat, and set its result."""
         answer: Answer | ServiceError
         try:
             answer = await self._render(chat)
@@ -188,7 +189,7 @@ class TemplatePool:
             chat.result.set_result(answer)
 
     async def _render(self, chat: Chat) -> Answer:
-        """Render a chat in an idle process or in a new one, which is killed if that fails.
+        """Render a chat in an idle process or in a new one; kill the process if this fails.
 
         Raises:
             TimeoutError, OSError, EOFError: as `TemplateProcess`.
@@ -213,7 +214,7 @@ class TemplatePool:
         return answer
 
     async def _find_process(self) -> TemplateProcess:
-        """Return an idle process, the last one that was used, or one that is not started yet."""
+        """Return the idle process that was used last, or one that is not started yet."""
         while self._idle:
             process = self._idle.pop()
             if not process.has_ended:
@@ -223,7 +224,7 @@ class TemplatePool:
         return TemplateProcess(self.max_chars, self.kept_bytes)
 
     async def close(self) -> None:
-        """Refuse all chats, and end the processes."""
+        """Refuse all chats, and kill the processes."""
         self._is_closed = True
         chats = list(self._running)
         while (chat := self.queue.take(only_quick=False)) is not None:

@@ -1,4 +1,4 @@
-"""Starts a process that renders chat templates, sends it chats, and kills it."""
+"""Starts a process that renders chat templates, sends chats to it, and kills it."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from service.apis.dialects.templates.memory import (
 from service.core.errors import InvalidRequest
 from service.runtime.child_environment import child_environment
 
-MAX_ERROR_BYTES = 1 << 12  # The most of an error, which a process cuts at 500 characters.
-START_S = 10.0  # The most seconds that starting the process may take.
+MAX_ERROR_BYTES = 1 << 12  # Maximum size of an error message, which has up to 500 characters.
+START_S = 10.0  # Maximum time to start the process.
 
 
 def write_request(request: dict[str, Any]) -> bytes:
-    """Write a request for a process as JSON.
+    """Convert a request to JSON for a process.
 
     Raises:
-        InvalidRequest: it is nested too deeply.
+        InvalidRequest: the request is nested too deeply.
     """
     try:
         return orjson.dumps(request)
-    except orjson.JSONEncodeError:  # It is nested more deeply than orjson writes.
+    except orjson.JSONEncodeError:  # Nested more deeply than orjson supports.
         pass
     try:
         return json.dumps(request).encode()
@@ -46,8 +46,8 @@ class TemplateProcess:
     """A process that renders one chat at a time.
 
     Args:
-        max_chars: the most characters of a rendered chat.
-        kept_bytes: the most bytes of JSON of the messages that it keeps.
+        max_chars: the maximum number of characters of a rendered chat.
+        kept_bytes: the maximum size of the messages that it keeps, in bytes of JSON.
     """
 
     def __init__(self, max_chars: int, kept_bytes: int = 0) -> None:
@@ -59,17 +59,17 @@ class TemplateProcess:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the process has ended while it waited, as when memory is short."""
+        """Whether the process has ended while idle, for example because memory is short."""
         if self._process is None:
             return False
         assert self._process.stdin is not None
         return self._process.returncode is not None or self._process.stdin.is_closing()
 
     async def start(self) -> None:
-        """Start the process if it does not run.
+        """Start the process if it is not running.
 
         Raises:
-            TimeoutError: it took too long.
+            TimeoutError: starting took too long.
             OSError, EOFError: the process ended.
         """
         if self._process is None:
@@ -84,21 +84,22 @@ class TemplateProcess:
             *program, stdin=PIPE, stdout=PIPE, pass_fds=(number,), env=child_environment()
         )
         self._spawning = asyncio.ensure_future(make)
-        # Not cancelled with this task: asyncio would leave the pipes open.
+        # Not cancelled with this task: asyncio would not close the pipes.
         self._process = await asyncio.shield(self._spawning)
         assert self._process.stdout is not None
         await self._process.stdout.readexactly(len(READY))
 
     async def render(self, request: Request, timeout_s: float) -> Answer:
-        """Return the answer of the process to a request, if it comes within `timeout_s`.
+        """Send a request to the process, and return the answer.
 
         Raises:
-            TimeoutError, OSError, EOFError: as `start`, and OSError for an answer that is too long.
+            TimeoutError: there was no answer within `timeout_s`, or as `start`.
+            OSError, EOFError: the process ended, or its answer is too long.
         """
         return await asyncio.wait_for(self._send(request), timeout_s)
 
     async def _send(self, request: Request) -> Answer:
-        """Send a request to the process, and return its answer."""
+        """Send a request to the running process, and return the answer."""
         process, memory = self._process, self._memory
         assert process is not None
         assert process.stdin is not None
@@ -108,7 +109,7 @@ class TemplateProcess:
         process.stdin.write(REQUEST.pack(*map(len, request)))
         head = await process.stdout.readexactly(ANSWER.size)
         size, kind = ANSWER.unpack(head)
-        if size > self._max_bytes:  # A template that has broken out of its sandbox may write any.
+        if size > self._max_bytes:  # A template that broke out of its sandbox could write any size.
             raise OSError(f"the answer has {size} bytes, more than {self._max_bytes}")
         data = memory.read(size)
         memory.give_back()
@@ -119,7 +120,7 @@ class TemplateProcess:
         spawning, self._spawning, self._process = self._spawning, None, None
         if spawning is None:
             return
-        with contextlib.suppress(OSError):  # It could not be started.
+        with contextlib.suppress(OSError):  # It was never started.
             process = await spawning
             with contextlib.suppress(ProcessLookupError):
                 process.kill()

@@ -1,9 +1,10 @@
 """Decides which chat gets the next free template process, fairly for keys and vocabularies.
 
-The seconds of the processes are shared between the keys that have chats waiting, and those of a key
-between its vocabularies, by virtual times [1]: each key and each vocabulary of a key has one, which
-grows by the expected seconds of each of its chats, and the chat that would end first in it is next.
-So a quick chat overtakes slow ones, however many of them wait, and slow ones get their share.
+The time of the processes is shared between the keys that have waiting chats, and the time of a key
+between its vocabularies, by virtual times [1]. Each key, and each vocabulary of a key, has a
+virtual time, which advances by the expected seconds of each of its chats. The next chat is the one
+that would end first in virtual time. So a quick chat overtakes slow ones, however many of them wait,
+and slow chats still receive their share.
 
     [1] P. Goyal, H. Vin, H. Cheng: Start-time fair queueing. 1996.
 """
@@ -18,13 +19,13 @@ from typing import NamedTuple
 
 from service.apis.dialects.templates.memory import Answer, Request
 
-SLOW_S = 0.1  # Chats that are expected to take longer leave one process to the others.
-MAX_MEASURED = 4_096  # Vocabularies; the least recently measured ones are forgotten.
-MAX_REMEMBERED = 1_024  # Keys, and vocabularies of a key, without chats that wait.
+SLOW_S = 0.1  # Chats that are expected to take longer cannot use one of the processes.
+MAX_MEASURED = 4_096  # Number of vocabularies; the least recently measured ones are dropped.
+MAX_REMEMBERED = 1_024  # Number of keys, and of vocabularies of a key, without waiting chats.
 
 
 class Flow(NamedTuple):
-    """The chats of one key for one vocabulary, which are rendered in the order of their arrival."""
+    """The chats of one key with one vocabulary, which are rendered in order of arrival."""
 
     client: str
     vocabulary: str
@@ -35,10 +36,10 @@ class Chat:
     """A chat that waits for a process, or is being rendered.
 
     Attributes:
-        flow: whose chat it is.
-        request: what the process gets.
-        result: is completed with the answer of the process.
-        submitted: the perf_counter time at which it began to wait.
+        flow: the key and the vocabulary of the chat.
+        request: the request to the process.
+        result: a future for the answer of the process.
+        submitted: the perf_counter time at which the chat began to wait.
     """
 
     flow: Flow
@@ -48,17 +49,17 @@ class Chat:
 
 
 class Costs:
-    """The expected seconds of a vocabulary's chats: moving averages of those measured."""
+    """The expected seconds of each vocabulary's chats: moving averages of measured times."""
 
     def __init__(self) -> None:
         self._seconds: dict[str, float] = {}
 
     def expected_s(self, vocabulary: str) -> float:
-        """Return the expected seconds; a vocabulary that was not measured counts as slow."""
+        """Return the expected seconds of a chat; a vocabulary not measured yet counts as slow."""
         return self._seconds.get(vocabulary, 2 * SLOW_S)
 
     def learn(self, vocabulary: str, seconds: float) -> None:
-        """Add the measured seconds of a chat."""
+        """Add the measured seconds of a chat to the average of its vocabulary."""
         before = self._seconds.pop(vocabulary, seconds)
         self._seconds[vocabulary] = 0.75 * before + 0.25 * seconds
         if len(self._seconds) > MAX_MEASURED:
@@ -66,10 +67,11 @@ class Costs:
 
 
 class VirtualTimes:
-    """The virtual times of keys, or of the vocabularies of one key.
+    """The virtual times of all keys, or of the vocabularies of one key.
 
     Attributes:
-        starts: the virtual time at which the next chat of each begins, if it has one that waits.
+        starts: the virtual time at which the next chat begins, by the name of each key or
+            vocabulary with waiting chats.
     """
 
     def __init__(self) -> None:
@@ -78,12 +80,12 @@ class VirtualTimes:
         self._ends: dict[str, float] = {}
 
     def begin_wait(self, name: str) -> None:
-        """Note that a chat of `name` waits."""
+        """Record that a chat of `name` waits."""
         if name not in self.starts:
             self.starts[name] = max(self._now, self._ends.get(name, 0.0))
 
     def serve(self, name: str, seconds: float, has_more: bool) -> None:
-        """Note that the next chat of `name` gets a process, and whether more of its chats wait."""
+        """Record that the next chat of `name` gets a process, and whether more of them wait."""
         start = self.starts.pop(name)
         self._now = max(self._now, start)
         self._ends[name] = end = start + seconds
@@ -93,7 +95,7 @@ class VirtualTimes:
             self._ends = {each: at for each, at in self._ends.items() if at > self._now}
 
     def end_wait(self, name: str) -> None:
-        """Note that no chat of `name` waits any more, and none got a process."""
+        """Record that no chat of `name` waits any more, although none got a process."""
         del self.starts[name]
 
 
@@ -114,22 +116,22 @@ class ChatQueue:
         return sum(map(len, self._waiting.values()))
 
     def count(self, flow: Flow) -> int:
-        """Return the number of chats of a flow."""
+        """Return the number of waiting chats of a flow."""
         return len(self._waiting.get(flow, ()))
 
     def is_slow(self, chat: Chat) -> bool:
-        """Return whether a chat is expected to take long."""
+        """Return whether a chat is expected to take longer than SLOW_S."""
         return self.costs.expected_s(chat.flow.vocabulary) > SLOW_S
 
     def add(self, chat: Chat) -> None:
-        """Put a chat behind the others of its flow."""
+        """Add a chat after all other chats of its flow."""
         client, vocabulary = chat.flow
         self._waiting.setdefault(chat.flow, deque()).append(chat)
         self._clients.begin_wait(client)
         self._vocabularies.setdefault(client, VirtualTimes()).begin_wait(vocabulary)
 
     def take(self, only_quick: bool) -> Chat | None:
-        """Take the chat that is next; None: none waits, or only slow ones if `only_quick`."""
+        """Remove and return the next chat, a quick one if `only_quick`; None if there is none."""
         flow = self._find_next(only_quick)
         if flow is None:
             return None
@@ -144,7 +146,7 @@ class ChatQueue:
         return chat
 
     def _find_next(self, only_quick: bool) -> Flow | None:
-        """Find the flow whose next chat would end first in the virtual times."""
+        """Return the flow whose next chat would end first in virtual time."""
         first: tuple[float, Flow] | None = None
         for client, start in self._clients.starts.items():
             ends = [
@@ -160,7 +162,7 @@ class ChatQueue:
         return None if first is None else first[1]
 
     def remove(self, chat: Chat) -> None:
-        """Remove a chat that nobody waits for any more, if it has not been taken."""
+        """Remove a chat for which nobody waits any more, unless it has been taken."""
         flow = chat.flow
         chats = self._waiting.get(flow)
         if chats is None or chat not in chats:
@@ -174,6 +176,6 @@ class ChatQueue:
                 self._forget(flow.client)
 
     def _forget(self, client: str) -> None:
-        """Forget the vocabularies of a key that has no chats waiting, if there are many keys."""
+        """Forget the vocabularies of a key without waiting chats, if there are many keys."""
         if len(self._vocabularies) > MAX_REMEMBERED and not self._vocabularies[client].starts:
             del self._vocabularies[client]

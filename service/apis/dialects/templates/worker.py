@@ -1,13 +1,13 @@
 """Renders chat templates in a separate process, as templates are untrusted programs.
 
-`python -m service.apis.dialects.templates.worker NUMBER KEPT_BYTES` reads requests from and writes
-answers to the memory file with the descriptor NUMBER. It reads from stdin the lengths of the parts
-of each request, and writes to stdout the length and the kind of its answer. jinja2's sandbox limits
-a template to its values; the process has a memory limit, and `pool` kills it when a chat takes
-longer than its `timeout_s`. The kernel does it a little later, in case the service has ended.
+`python -m service.apis.dialects.templates.worker NUMBER KEPT_BYTES` reads requests from the memory
+file with the descriptor NUMBER, and writes answers to it. It reads the sizes of each request's
+parts from stdin, and writes the size and the kind of each answer to stdout. jinja2's sandbox limits
+a template to the given variables. The process has a memory limit, and `pool` kills it when a chat
+takes longer than `timeout_s`; the kernel kills it a little later, in case the service has ended.
 
-Messages come as the client's JSON. Most of a long chat were there in its turn before, and are kept
-as they were read, up to KEPT_BYTES of JSON. No template can change them.
+Messages arrive as the client's JSON. Most messages of a long chat occurred in its previous request;
+they are kept in parsed form, up to KEPT_BYTES of JSON. No template can change them.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from service.core.exact_json import load_json
 from service.runtime.malloc import keep_large_blocks
 
 MEMORY_BYTES = 1 << 30
-KERNEL_S = 2  # The kernel ends a chat so much later than the service does.
-MAX_COMPILED = 64  # The most templates that stay compiled.
+KERNEL_S = 2  # The kernel kills the process this much later than the service does.
+MAX_COMPILED = 64  # The maximum number of templates that stay compiled.
 COMPILED_CHARS = 1 << 16  # A longer template does not stay compiled.
-END_BYTES = 64  # Of the JSON of a message, by which it is found.
-MESSAGE_BYTES = 400  # Of a kept message beside its JSON and what was read of it.
+END_BYTES = 64  # How much of the end of a message's JSON is its key.
+MESSAGE_BYTES = 400  # Of a kept message, besides its JSON and its value.
 
 
 class CompiledTemplate(NamedTuple):
@@ -60,7 +60,7 @@ class Templates:
     """Compiles templates, and detects whether each reads contents as parts.
 
     Recently used templates stay compiled, as compiling takes far longer than rendering. Variables
-    that a template sets do not outlive the chat.
+    that a template sets are lost at the end of the chat.
     """
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Templates:
         self.compiled = LRUCache(MAX_COMPILED)
 
     def get(self, source: str) -> CompiledTemplate:
-        """Compile a template, unless it is compiled already.
+        """Return a compiled template; compile it unless it is in the cache.
 
         Raises:
             TemplateError: the template is invalid.
@@ -83,9 +83,9 @@ class Templates:
 
 
 def render(templates: Templates, template: str, variables: dict[str, Any], max_chars: int) -> bytes:
-    """Render a chat in UTF-8; join the parts of contents if the template reads no parts.
+    """Render a chat in UTF-8; join the parts of contents unless the template reads parts.
 
-    A lone surrogate, which a template can write, becomes a question mark.
+    A lone surrogate in the output of the template becomes a question mark.
 
     Raises:
         TemplateError: the template is invalid, refuses the messages, or writes too much.
@@ -99,7 +99,7 @@ def render(templates: Templates, template: str, variables: dict[str, Any], max_c
         size += len(piece)
         if size > max_chars:
             raise TemplateError(f"the template writes more than {max_chars} characters")
-        # One by one, as most pieces are ASCII, and then need no conversion.
+        # One by one, as most pieces are ASCII and need no conversion.
         pieces.append(piece.encode(errors="replace"))
     return b"".join(pieces)
 
@@ -107,7 +107,7 @@ def render(templates: Templates, template: str, variables: dict[str, Any], max_c
 def make_answer(
     templates: Templates, request: dict[str, Any], kept: KeptMessages | None = None
 ) -> Answer:
-    """Render a chat; without enough memory, forget templates and messages and try again."""
+    """Render a chat; if memory is short, drop cached templates and messages and retry."""
     try:
         try:
             return Answer(render(templates, **request), TEXT)
@@ -122,14 +122,14 @@ def make_answer(
 
 
 class KeptMessage(NamedTuple):
-    """A message as it was read from its JSON."""
+    """A parsed message, and its JSON."""
 
     json: bytes
     message: Message
 
 
 class MessageKey(NamedTuple):
-    """Where a message is kept: by its end, as hashing all of it takes longer than comparing it."""
+    """The key of a kept message: its end, as hashing it takes longer than comparing it."""
 
     scope: str
     size: int
@@ -137,10 +137,10 @@ class MessageKey(NamedTuple):
 
 
 class KeptMessages:
-    """Reads messages, and keeps the most recently used ones.
+    """Parses messages, and keeps the most recently used ones.
 
     Args:
-        max_bytes: the most bytes of their JSON.
+        max_bytes: the maximum size of their JSON.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -149,10 +149,10 @@ class KeptMessages:
         self._kept: OrderedDict[MessageKey, KeptMessage] = OrderedDict()
 
     def read(self, scope: str, json: bytes) -> Message:
-        """Read a message, and convert it; one that is kept for the same scope is returned.
+        """Parse and convert a message; return a kept one of the same scope if its JSON is equal.
 
         Raises:
-            JSONDecodeError, InvalidRequest: it is no message.
+            JSONDecodeError, InvalidRequest: the message is invalid.
         """
         key = MessageKey(scope, len(json), json[-END_BYTES:])
         kept = self._kept.get(key)
@@ -161,7 +161,7 @@ class KeptMessages:
             return kept.message
         [message] = convert_messages([load_json(json)])
         self._kept[key] = KeptMessage(json, message)
-        if kept is None:  # Otherwise it has taken the place of another one of its size.
+        if kept is None:  # Else it replaced another message of its size.
             self.num_bytes += key.size + MESSAGE_BYTES
         while self.num_bytes > self.max_bytes:
             oldest, _ = self._kept.popitem(last=False)
@@ -169,23 +169,23 @@ class KeptMessages:
         return message
 
     def forget(self) -> None:
-        """Forget all messages, whose values may take many times the memory of their JSON."""
+        """Drop all messages, whose values may need many times the memory of their JSON."""
         self._kept.clear()
         self.num_bytes = 0
 
 
 def read_request(body: bytes) -> dict[str, Any]:
-    """Read the JSON of a request."""
+    """Parse the JSON of a request."""
     request: dict[str, Any]
     try:
         request = load_json(body)
-    except orjson.JSONDecodeError:  # It holds what only Python's own writer and reader know.
+    except orjson.JSONDecodeError:  # It contains what only Python's json supports.
         request = json.loads(body)
     return request
 
 
 def limit_processor_time(seconds: float) -> None:
-    """Have the kernel end this process after so many more seconds of processor time."""
+    """Let the kernel kill this process after `seconds` more seconds of processor time."""
     _, most = resource.getrlimit(resource.RLIMIT_CPU)
     resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(time.process_time() + seconds), most))
 
@@ -198,7 +198,7 @@ def answer_request(
     messages_size: int,
     places_size: int,
 ) -> Answer:
-    """Answer the request in the memory, of which each part has a size."""
+    """Answer the request in the memory, whose parts have the given sizes."""
     request = read_request(memory.read(json_size))
     limit_processor_time(request.pop("timeout_s") + KERNEL_S)
     scope = request.pop("scope")
@@ -222,7 +222,7 @@ def main() -> None:
     """Answer requests until stdin ends."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (MEMORY_BYTES, MEMORY_BYTES))  # Of the memory file.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (MEMORY_BYTES, MEMORY_BYTES))  # For the memory file.
     keep_large_blocks()
     templates = Templates()
     memory, kept = ChatMemory(int(sys.argv[1])), KeptMessages(int(sys.argv[2]))
