@@ -1,12 +1,12 @@
 """The Open Inference Protocol v2 over HTTP and gRPC, with Triton's extensions.
 
-A vocabulary is a model: texts are its inputs, ids its outputs. `requests`, `tensors` and `infer`
-are shared by both transports; `http_infer` and `http_routes` are HTTP, `grpc_service` and
-`grpc_regions` gRPC. `shared_memory`, `region_registry`, `region_tensors` and `device_path` are for
-tensors in shared memory of the system or of CUDA. `models` and `statistics` describe models and
-count their requests.
+A vocabulary is a model: texts are its inputs, ids its outputs. Both transports share `requests`,
+`tensors` and `infer`; `http_infer` and `http_routes` implement HTTP, `grpc_service` and
+`grpc_regions` gRPC. `shared_memory`, `region_registry`, `region_tensors` and `device_path` transfer
+tensors in shared system or CUDA memory. `models` describes models, `statistics` counts their
+requests, and `state` contains the regions and the statistics.
 
-Called by clients written for Triton or KServe; the application makes the `state`.
+Clients written for Triton or KServe call these routes.
 
 HTTP and gRPC answer with the same tensors. A region stays mapped until the last request that uses
 it has ended.

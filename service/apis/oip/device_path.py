@@ -1,4 +1,4 @@
-"""Encodes texts from shared memory on the device, which writes the ids to shared memory."""
+"""Encodes texts in shared memory on the device, which writes the ids to shared memory."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from vocabularies.batch.shared_rows import SharedRows, SharedText
 async def encode_shared(
     oip: OipState, request: Inference, entry: LoadedVocabulary, parameters: EncodeParameters
 ) -> InferenceResult | None:
-    """Encode on the device; return None if the request needs the host or no device can do it.
+    """Encode texts on the device; return None if the host is needed or no device can encode them.
 
     Raises:
-        ServiceError: the request is invalid, or a limit refuses it.
+        ServiceError: the request is invalid, or exceeds a limit.
     """
     source = request.inputs["text"].device_slice if "text" in request.inputs else None
     output_parameters = {each.name: each.parameters for each in request.outputs}

@@ -1,4 +1,4 @@
-"""Implements the calls of inference.GRPCInferenceService on shared memory."""
+"""Implements the calls of inference.GRPCInferenceService that manage shared memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from service.protos import inference_pb2 as pb
 async def system_status(
     oip: OipState, call: Call, request: pb.SystemSharedMemoryStatusRequest
 ) -> pb.SystemSharedMemoryStatusResponse:
-    """List the registered regions of system memory, or one of them."""
+    """List the registered regions of system memory, or the one that is named."""
     status = pb.SystemSharedMemoryStatusResponse
     regions = {
         each.name: status.RegionStatus(
@@ -33,7 +33,7 @@ async def system_register(
 async def system_unregister(
     oip: OipState, call: Call, request: pb.SystemSharedMemoryUnregisterRequest
 ) -> pb.SystemSharedMemoryUnregisterResponse:
-    """Unregister a region of system memory, or all of them."""
+    """Unregister the named region of system memory, or all of them without a name."""
     await oip.regions.unregister_system(request.name)
     return pb.SystemSharedMemoryUnregisterResponse()
 
@@ -41,7 +41,7 @@ async def system_unregister(
 async def cuda_status(
     oip: OipState, call: Call, request: pb.CudaSharedMemoryStatusRequest
 ) -> pb.CudaSharedMemoryStatusResponse:
-    """List the registered regions of device memory, or one of them."""
+    """List the registered regions of device memory, or the one that is named."""
     status = pb.CudaSharedMemoryStatusResponse
     regions = {
         each.name: status.RegionStatus(
@@ -66,6 +66,6 @@ async def cuda_register(
 async def cuda_unregister(
     oip: OipState, call: Call, request: pb.CudaSharedMemoryUnregisterRequest
 ) -> pb.CudaSharedMemoryUnregisterResponse:
-    """Unregister a region of device memory, or all of them."""
+    """Unregister the named region of device memory, or all of them without a name."""
     await oip.regions.unregister_cuda(request.name)
     return pb.CudaSharedMemoryUnregisterResponse()

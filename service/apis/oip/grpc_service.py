@@ -1,7 +1,7 @@
 """Implements inference.GRPCInferenceService: the Open Inference Protocol v2 and Triton's calls.
 
-Each call turns its message into a call of `infer`, `models` or the registry, and the result into a
-message; protos/inference.proto describes the messages.
+Each call converts its message to a call of `infer`, `models` or the registry, and converts the
+result to a message; protos/inference.proto describes the messages.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from vocabularies.batch.batch import Batch
 
 NAME = "inference.GRPCInferenceService"
 MAX_TENSORS = 16
-CONTENTS = {  # The field of the typed contents that holds a datatype.
+CONTENTS = {  # The field of the typed contents for each datatype.
     BYTES: "bytes_contents",
     "UINT8": "uint_contents",
     "UINT16": "uint_contents",
@@ -79,7 +79,7 @@ async def model_metadata(
 async def model_config(
     oip: OipState, call: Call, request: pb.ModelConfigRequest
 ) -> pb.ModelConfigResponse:
-    """Get a model's configuration."""
+    """Return a model's configuration."""
     models.check_version(oip.service, request.name, request.version, "name")
     return pb.ModelConfigResponse(config=pb.ModelConfig(**models.config(request.name)))
 
@@ -87,7 +87,7 @@ async def model_config(
 async def model_statistics(
     oip: OipState, call: Call, request: pb.ModelStatisticsRequest
 ) -> pb.ModelStatisticsResponse:
-    """Get the statistics of a model, or of all models."""
+    """Return the statistics of one model, or of all models."""
     if request.name:
         models.check_version(oip.service, request.name, request.version, "name")
         names = [models.own_name(oip.service, request.name)]
@@ -141,7 +141,7 @@ async def model_infer(
 async def stream_infer(
     oip: OipState, call: Call, requests: AsyncIterator[pb.ModelInferRequest]
 ) -> AsyncIterator[pb.ModelStreamInferResponse]:
-    """Answer each request in order, with a result or an error; an error does not end the stream."""
+    """Answer each request in order with a result or an error; an error does not end the stream."""
     async for request in requests:
         try:
             response = await model_infer(oip, replace(call, ends_at=inf), request)
@@ -156,7 +156,7 @@ async def stream_infer(
 
 
 def _values(parameters: Any) -> dict[str, Any]:
-    """Read parameters by name, each in the type of its message."""
+    """Return parameters by name, each with the type of its message."""
     values = {}
     for name, parameter in parameters.items():
         kind = parameter.WhichOneof("parameter_choice")
@@ -166,7 +166,7 @@ def _values(parameters: Any) -> dict[str, Any]:
 
 
 def _inputs(oip: OipState, request: pb.ModelInferRequest) -> dict[str, Tensor]:
-    """Read tensors from shared memory, from raw contents in order, or from typed contents."""
+    """Read tensors from shared memory, raw contents in their order, or typed contents."""
     inputs: dict[str, Tensor] = {}
     raw = iter(request.raw_input_contents)
     for each in request.inputs:

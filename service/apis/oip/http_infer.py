@@ -1,4 +1,4 @@
-"""Answers inference requests over HTTP: JSON, with binary tensors behind it.
+"""Answers inference requests over HTTP, which consist of JSON and binary tensors after it.
 
 body    JSON | tensor | tensor ...     Inference-Header-Content-Length: bytes of the JSON
 answer  JSON | tensor | tensor ...     the same
@@ -34,7 +34,7 @@ from service.operations.schemas import IgnoreExtra
 
 LENGTH = b"inference-header-content-length"
 BINARY_SIZE = "binary_data_size"
-SMALL_BYTES = 1 << 16  # The largest body that is read without memory from the engine.
+SMALL_BYTES = 1 << 16  # Larger bodies are read into memory of the engine.
 
 
 class _Output(IgnoreExtra):
@@ -58,12 +58,12 @@ class _InferDocument(IgnoreExtra):
 
     @property
     def surrogates(self) -> Any:
-        """The parameter of this name, which parse_json reads."""
+        """The parameter `surrogates`, which parse_json reads."""
         return self.parameters.get("surrogates")
 
 
 class _HttpAnswer(NamedTuple):
-    """An answer: the JSON, the tensors behind it, and the headers that give their sizes."""
+    """An answer: the JSON, the tensors after it, and the headers that contain their sizes."""
 
     parts: list[NDArray[Any]]
     headers: list[tuple[bytes, bytes]]
@@ -76,7 +76,7 @@ class Infer:
         oip: the state of the protocol.
         scope: the ASGI scope of the request.
         model: the name of the model.
-        version: the version of the model; "" if the path has none.
+        version: the version of the model; "" if the path contains none.
     """
 
     def __init__(self, oip: OipState, scope: Scope, model: str, version: str) -> None:
@@ -121,7 +121,7 @@ class Infer:
         return answer
 
     async def _read_body(self, scope: Scope, receive: Receive) -> NDArray[np.uint8]:
-        """Read the body; a large or compressed one into memory of the engine."""
+        """Read the body, into memory of the engine if it is large or compressed."""
         call, settings = self.call, self.service.settings
         limit = settings.max_body_bytes
         check_length(call.content_length, limit)
@@ -131,7 +131,7 @@ class Infer:
         return await collect(sent, call.content_length, self.service.engine.host_memory)
 
     def _parse(self, body: NDArray[np.uint8]) -> tuple[_InferDocument, NDArray[np.uint8]]:
-        """Split a body into its JSON and the binary tensors behind it."""
+        """Split a body into its JSON and the binary tensors after it."""
         length = len(body) if self.json_length is None else _whole_number(self.json_length)
         if length > len(body):
             message = f"is {length}; the body has {len(body)} bytes"
@@ -172,7 +172,7 @@ def _whole_number(value: bytes) -> int:
 
 
 def _describe_raw_text(num_bytes: int) -> _InferDocument:
-    """Describe a body that has no JSON and is one text of `num_bytes`."""
+    """Create the JSON for a body without JSON, which is one text of `num_bytes`."""
     size = {BINARY_SIZE: num_bytes}
     return _InferDocument(
         inputs=[_Input(name="text", datatype="UINT8", shape=[num_bytes], parameters=size)]
@@ -182,7 +182,7 @@ def _describe_raw_text(num_bytes: int) -> _InferDocument:
 def _make_answer(
     oip: OipState, request: _InferDocument, model: str, outputs: list[Tensor]
 ) -> _HttpAnswer:
-    """Make the answer, and write outputs to the regions that the request names."""
+    """Create the answer, and write outputs to the regions that the request names."""
     all_binary = bool(request.parameters.get("binary_data_output"))
     requested = {each.name: each.parameters for each in request.outputs}
     described: list[dict[str, Any]] = []

@@ -1,6 +1,6 @@
 """The routes of the Open Inference Protocol v2 under /v2, with Triton's extensions.
 
-Every refusal has the body that the protocol's clients read: JSON with a string `error`.
+The body of every refusal is what the protocol's clients expect: JSON with a string `error`.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ async def ready(service: ServiceDep, response: Response) -> dict[str, bool]:
 
 @router.get("/models/stats")
 async def all_statistics(oip: OipDep) -> dict[str, Any]:
-    """Get the statistics of all models."""
+    """Return the statistics of all models."""
     names = [each["name"] for each in models.index(oip.service)]
     return {"model_stats": oip.statistics.report(names)}
 
 
 def _model(path: str) -> Callable[[Any], Any]:
-    """Declare a route of a model by both of its paths: with a version and without one."""
+    """Declare a route of a model under both of its paths: with a version and without one."""
 
     def declare(function: Any) -> Any:
         for prefix in (f"/models/{MODEL_PATH}", f"/models/{MODEL_PATH}/versions/{{version}}"):
@@ -75,7 +75,7 @@ async def model_metadata(service: ServiceDep, model: str, version: str = "") -> 
 async def model_ready(
     service: ServiceDep, response: Response, model: str, version: str = ""
 ) -> dict[str, Any]:
-    """Report whether a model is ready; its first request loads it if needed."""
+    """Report whether a model is ready; if not, its first request loads it."""
     vocabulary = models.check_version(service, model, version)
     failure = service.registry.failures.get(vocabulary.name)
     response.status_code = 200 if failure is None else 503
@@ -84,20 +84,20 @@ async def model_ready(
 
 @_model("/config")
 async def model_config(service: ServiceDep, model: str, version: str = "") -> dict[str, Any]:
-    """Get a model's configuration as Triton shows it."""
+    """Return a model's configuration in Triton's format."""
     models.check_version(service, model, version)
     return models.config(model)
 
 
 @_model("/stats")
 async def model_statistics(oip: OipDep, model: str, version: str = "") -> dict[str, Any]:
-    """Get the statistics of a model."""
+    """Return the statistics of a model."""
     models.check_version(oip.service, model, version)
     return {"model_stats": oip.statistics.report([models.own_name(oip.service, model)])}
 
 
 class InferRoute(APIRoute):
-    """A route that FastAPI declares and `Infer` answers, as reading by FastAPI takes longer."""
+    """A route that FastAPI declares but `Infer` answers, as FastAPI reads bodies more slowly."""
 
     @override
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -110,8 +110,8 @@ class InferRoute(APIRoute):
 
 
 async def infer(model: str, version: str = "") -> Response:
-    """Encode texts or decode ids; /v2/models/{model} has the inputs and outputs."""
-    raise NotImplementedError  # InferRoute answers.
+    """Encode texts or decode ids; /v2/models/{model} describes the inputs and outputs."""
+    raise NotImplementedError  # InferRoute answers instead.
 
 
 for path in (f"/models/{MODEL_PATH}/infer", f"/models/{MODEL_PATH}/versions/{{version}}/infer"):
@@ -119,7 +119,7 @@ for path in (f"/models/{MODEL_PATH}/infer", f"/models/{MODEL_PATH}/versions/{{ve
 
 
 class IndexRequest(IgnoreExtra):
-    """Options of the list of models; `ready` leaves out those that are not ready."""
+    """The options of the list of models; `ready` omits models that are not ready."""
 
     ready: bool = False
 
@@ -141,19 +141,19 @@ async def repository_load(service: ServiceDep, model: str) -> dict[str, str]:
 
 @router.post(f"/repository/models/{MODEL_PATH}/unload")
 async def repository_unload(service: ServiceDep, model: str) -> dict[str, str]:
-    """Unload a vocabulary; its next request loads it again."""
+    """Unload a vocabulary; its next use loads it again."""
     await service.get_engine_parts().vocabularies.unload(model.removesuffix(DECODE_SUFFIX), "model")
     return {}
 
 
 class RawHandle(IgnoreExtra):
-    """A cudaIpcMemHandle_t in the form that Triton's clients send."""
+    """A cudaIpcMemHandle_t as Triton's clients send it."""
 
     b64: Base64Bytes
 
 
 class CudaRegister(IgnoreExtra):
-    """Device memory to register."""
+    """The device memory to register."""
 
     raw_handle: RawHandle
     device_id: int = 0
@@ -161,7 +161,7 @@ class CudaRegister(IgnoreExtra):
 
 
 class SystemRegister(IgnoreExtra):
-    """A POSIX shared-memory object to register."""
+    """The POSIX shared-memory object to register."""
 
     key: str
     offset: int = 0
@@ -171,7 +171,7 @@ class SystemRegister(IgnoreExtra):
 @router.get("/systemsharedmemory/status")
 @router.get("/systemsharedmemory/region/{name}/status")
 async def system_status(oip: OipDep, name: str = "") -> list[dict[str, Any]]:
-    """List the registered regions of system memory, or one of them."""
+    """List the registered regions of system memory, or the one that is named."""
     return [
         {"name": each.name, "key": each.key, "offset": each.offset, "byte_size": each.byte_size}
         for each in oip.regions.system_status(name)
@@ -181,7 +181,7 @@ async def system_status(oip: OipDep, name: str = "") -> list[dict[str, Any]]:
 @router.post("/systemsharedmemory/region/{name}/register")
 async def system_register(oip: OipDep, request: Request, name: str) -> dict[str, str]:
     """Register a region of system memory for inputs and outputs."""
-    # Triton's client sends JSON without saying so.
+    # Triton's client sends JSON without a Content-Type.
     region = SystemRegister.model_validate_json(await request.body())
     regions = oip.regions
     await regions.register_system(name, region.key, region.offset, region.byte_size)
@@ -191,7 +191,7 @@ async def system_register(oip: OipDep, request: Request, name: str) -> dict[str,
 @router.post("/systemsharedmemory/unregister")
 @router.post("/systemsharedmemory/region/{name}/unregister")
 async def system_unregister(oip: OipDep, name: str = "") -> dict[str, str]:
-    """Unregister a region of system memory, or all of them."""
+    """Unregister the named region of system memory, or all of them without a name."""
     await oip.regions.unregister_system(name)
     return {}
 
@@ -199,7 +199,7 @@ async def system_unregister(oip: OipDep, name: str = "") -> dict[str, str]:
 @router.get("/cudasharedmemory/status")
 @router.get("/cudasharedmemory/region/{name}/status")
 async def cuda_status(oip: OipDep, name: str = "") -> list[dict[str, Any]]:
-    """List the registered regions of device memory, or one of them."""
+    """List the registered regions of device memory, or the one that is named."""
     return [
         {"name": each.name, "device_id": each.device_id, "byte_size": each.byte_size}
         for each in oip.regions.cuda_status(name)
@@ -209,7 +209,7 @@ async def cuda_status(oip: OipDep, name: str = "") -> list[dict[str, Any]]:
 @router.post("/cudasharedmemory/unregister")
 @router.post("/cudasharedmemory/region/{name}/unregister")
 async def cuda_unregister(oip: OipDep, name: str = "") -> dict[str, str]:
-    """Unregister a region of device memory, or all of them."""
+    """Unregister the named region of device memory, or all of them without a name."""
     await oip.regions.unregister_cuda(name)
     return {}
 

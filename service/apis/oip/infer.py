@@ -6,8 +6,8 @@
                                   ─► offset_mapping INT64 [T, 2], padded [N, L, 2]
     model {vocabulary}.decode     input_ids [T], offsets INT64 [N + 1] ─► text BYTES [N]
 
-Options are parameters of the request, with the names of the JSON calls. A refused text fails the
-request, unless the request names the output `errors`. Knows neither HTTP nor gRPC.
+Options are parameters of the request, named as in the JSON calls. A refused text makes the request
+fail, unless the request names the output `errors`. This module depends on neither HTTP nor gRPC.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ from vocabularies.batch.batch import Batch, Encoded
 
 
 async def infer(oip: OipState, request: Inference) -> list[Tensor]:
-    """Compute the outputs of a request, in the order in which it names them, and count it.
+    """Compute the outputs of a request, in the order that it requests, and count the request.
 
     Raises:
-        ServiceError: the request, or a row of it, is refused.
+        ServiceError: the request or a row of it is refused.
     """
     begin = perf_counter()
     statistics = oip.statistics.get(own_name(oip.service, request.model))
@@ -135,7 +135,7 @@ async def _encode(oip: OipState, request: Inference) -> InferenceResult:
 
 
 def _texts(service: Service, inputs: dict[str, Tensor]) -> Batch:
-    """Read the texts of a request in either of their two forms."""
+    """Read the texts of a request, in either of their two forms."""
     unknown = inputs.keys() - {"text", "offsets"}
     if "text" not in inputs or unknown:
         given = ", ".join(inputs) or "none"
@@ -160,10 +160,10 @@ def _id_outputs(
     ids: NDArray[Any],
     offsets: NDArray[np.int64],
 ) -> Outputs:
-    """Make the outputs that hold ids: rows with offsets, or a padded matrix with its mask.
+    """Create the outputs that contain ids: rows with offsets, or a padded matrix with its mask.
 
     Raises:
-        ServiceError: there is no padding token, or the matrix has too many ids.
+        ServiceError: the vocabulary has no padding token, or the matrix has too many ids.
     """
     if parameters.padding is None:
         return {
@@ -192,14 +192,14 @@ async def _span_outputs(
     offsets: NDArray[np.int64],
     make_mask: Callable[[], Tensor] | None,
 ) -> Outputs:
-    """Make the output with the begin and the end of each id in its text.
+    """Create the output that contains the begin and the end of each id in its text.
 
     Args:
         batch: the texts.
         result: the ids and their spans in bytes.
         unit: the unit of the output.
-        offsets: where the ids of each text begin.
-        make_mask: makes the attention mask; None: the ids are not padded.
+        offsets: the start of the ids of each text.
+        make_mask: creates the attention mask; None: the ids are not padded.
     """
     if len(batch.data) > LARGE_BYTES:
         spans = await asyncio.to_thread(_convert_spans, batch, result, unit)
@@ -230,7 +230,7 @@ def _convert_spans(batch: Batch, result: Result[Encoded], unit: Unit) -> NDArray
 
 
 def _check_refused(request: Inference, result: AnyResult, where: str) -> None:
-    """Raise RowRefused if a row was refused, unless the request has the output `errors`."""
+    """Raise RowRefused if a row was refused, unless the request names the output `errors`."""
     errors = result.row_errors()
     if errors and all(output.name != "errors" for output in request.outputs):
         row = min(errors)
@@ -264,7 +264,7 @@ async def _decode(service: Service, request: Inference) -> InferenceResult:
 
 
 def _id_offsets(ids: Tensor, inputs: dict[str, Tensor]) -> NDArray[np.int64]:
-    """Read the offsets of rows of ids, or make those of a matrix."""
+    """Return the offsets of rows of ids: the input `offsets`, or those of a matrix."""
     if "offsets" in inputs or len(ids.shape) != 2:
         return row_offsets(inputs, len(ids.data))
     num_rows, width = ids.shape

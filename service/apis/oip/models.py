@@ -1,4 +1,4 @@
-"""Describes models to the Open Inference Protocol: metadata, configuration, state."""
+"""Describes models for the Open Inference Protocol: metadata, configuration and state."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EXTENSIONS = [
 
 
 class TensorSpec(NamedTuple):
-    """An input or output of a model; a size of -1 in the shape may be any size."""
+    """An input or output of a model; -1 in the shape means any size."""
 
     name: str
     datatype: str
@@ -29,11 +29,11 @@ class TensorSpec(NamedTuple):
     is_optional: bool = False
 
     def metadata(self) -> dict[str, Any]:
-        """Describe the tensor as the protocol's model metadata does."""
+        """Describe the tensor in the format of the protocol's model metadata."""
         return {"name": self.name, "datatype": self.datatype, "shape": self.shape}
 
     def config(self) -> dict[str, Any]:
-        """Describe the tensor as Triton's model configuration does."""
+        """Describe the tensor in the format of Triton's model configuration."""
         kind = "STRING" if self.datatype == "BYTES" else self.datatype
         return {"name": self.name, "data_type": f"TYPE_{kind}", "dims": self.shape}
 
@@ -76,11 +76,11 @@ def server() -> dict[str, Any]:
 def check_version(
     service: Service, model: str, version: str = "", where: str = "model"
 ) -> RegisteredVocabulary:
-    """Check the version of a model, and return the model's vocabulary.
+    """Check that a model exists in a version, and return its vocabulary.
 
     Args:
         service: the service.
-        model: the name of the model, which ends with `.decode` for one that decodes.
+        model: the name of the model, with the suffix `.decode` for a model that decodes.
         version: the version; "" if the request names none.
         where: the place of the model's name in the request.
 
@@ -94,7 +94,7 @@ def check_version(
 
 
 def own_name(service: Service, model: str) -> str:
-    """Return the name under which a model is counted, whichever of its names is used.
+    """Return the name under which a model is counted, independent of which alias is used.
 
     Raises:
         UnknownVocabulary: there is no such model.
@@ -108,7 +108,7 @@ def _find_spec(model: str) -> ModelSpec:
 
 
 def metadata(model: str) -> dict[str, Any]:
-    """Describe the names, datatypes and shapes of a model's inputs and outputs."""
+    """Return the names, datatypes and shapes of a model's inputs and outputs."""
     spec = _find_spec(model)
     return {
         "name": model,
@@ -120,7 +120,7 @@ def metadata(model: str) -> dict[str, Any]:
 
 
 def config(model: str) -> dict[str, Any]:
-    """Describe a model as Triton's model configuration does."""
+    """Describe a model in the format of Triton's model configuration."""
     spec = _find_spec(model)
     return {
         "name": model,
@@ -133,7 +133,7 @@ def config(model: str) -> dict[str, Any]:
 
 
 def index(service: Service, *, ready_only: bool = False) -> list[dict[str, str]]:
-    """List all models with their state, as Triton's repository index does."""
+    """List all models with their states, in the format of Triton's repository index."""
     models = []
     for vocabulary in service.registry.known:
         is_ready = vocabulary in service.registry.entries

@@ -1,6 +1,6 @@
-"""Keeps the regions of shared memory that clients have registered, by name.
+"""Stores the regions of shared memory that clients have registered, by name.
 
-Threads open and close regions, as page-locking memory for a device would block the event loop.
+Threads open and close regions, since page-locking memory for a device would block the event loop.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ AnyRegion = TypeVar("AnyRegion", SystemRegion, CudaRegion)
 
 
 def _open_file(key: str, offset: int, byte_size: int) -> int:
-    """Open the file of a POSIX shared-memory object, and check its size; return the descriptor.
+    """Open the file of a POSIX shared-memory object; return its descriptor.
 
     Raises:
         InvalidRequest: there is no such object, or it is too short.
@@ -57,18 +57,18 @@ def _close(region: Region) -> None:
 
 
 class RegionRegistry:
-    """The registered regions of one service; a name belongs to one region of either kind.
+    """The registered regions of one service; names are unique among both kinds of regions.
 
     Args:
         is_enabled: whether clients may register regions.
-        max_regions: the most regions at a time.
-        open_shared: opens device memory of another process, see `Engine.open_shared`.
-        share_host: lets a device use a part of a file, see `Engine.share_host`.
+        max_regions: the maximum number of regions.
+        open_shared: opens device memory of another process; see `Engine.open_shared`.
+        share_host: lets a device use a part of a file; see `Engine.share_host`.
 
     Attributes:
         system: the regions of system memory, by name.
         cuda: the regions of device memory, by name.
-        is_closed: the service has stopped; no region is added any more.
+        is_closed: whether the service has stopped; no region can be added afterwards.
     """
 
     def __init__(
@@ -84,11 +84,11 @@ class RegionRegistry:
         self._share_host = share_host
         self.system: dict[str, SystemRegion] = {}
         self.cuda: dict[str, CudaRegion] = {}
-        self._opening: set[str] = set()  # The names of regions that threads are opening.
+        self._opening: set[str] = set()  # Names of regions that are being opened.
         self.is_closed = False
 
     async def register_system(self, name: str, key: str, offset: int, byte_size: int) -> None:
-        """Register a part of a POSIX shared-memory object.
+        """Register a part of a POSIX shared-memory object as a region.
 
         Args:
             name: the name of the region in requests.
@@ -107,7 +107,7 @@ class RegionRegistry:
                 memory = self._share_host(file, offset, byte_size)
             except BaseException as error:
                 os.close(file)
-                if isinstance(error, ValueError):  # The object was cut short since it was opened.
+                if isinstance(error, ValueError):  # The object was truncated since it was opened.
                     raise InvalidRequest(str(error), "byte_size") from error
                 raise
             return SystemRegion(name, key, offset, byte_size, file, memory)
@@ -115,7 +115,7 @@ class RegionRegistry:
         await self._add(self.system, name, share)
 
     async def register_cuda(self, name: str, handle: bytes, device_id: int, byte_size: int) -> None:
-        """Register device memory of a client.
+        """Register a client's device memory as a region.
 
         Args:
             name: the name of the region in requests.
@@ -125,7 +125,7 @@ class RegionRegistry:
 
         Raises:
             ServiceError: there is no device, the handle is invalid, or the name is in use.
-            NotReady: the process of the device may be starting again.
+            NotReady: the process of the device may be restarting.
         """
         self._check_new(name)
         if byte_size < 1 or device_id < 0:
@@ -150,7 +150,7 @@ class RegionRegistry:
     def _add(
         self, regions: dict[str, AnyRegion], name: str, make: Callable[[], AnyRegion]
     ) -> Awaitable[None]:
-        """Add a region that a thread makes; the name is in use from now on."""
+        """Add a region that `make` creates in a thread; reserve its name immediately."""
         self._opening.add(name)
 
         async def add() -> None:
@@ -163,29 +163,29 @@ class RegionRegistry:
                 raise UnknownRegion("the service has stopped meanwhile", name)
             regions[name] = region
 
-        return asyncio.shield(add())  # The thread finishes even if the client has gone.
+        return asyncio.shield(add())  # The thread finishes even if the client disconnects.
 
     async def unregister_system(self, name: str = "") -> None:
-        """Close a region of system memory, if it is registered; without a name all of them."""
+        """Close the named region of system memory, if registered; without a name all of them."""
         await self._remove(self.system, name)
 
     async def unregister_cuda(self, name: str = "") -> None:
-        """Close a region of device memory, if it is registered; without a name all of them."""
+        """Close the named region of device memory, if registered; without a name all of them."""
         await self._remove(self.cuda, name)
 
     def system_status(self, name: str = "") -> list[SystemRegion]:
-        """Return one region of system memory, or all of them.
+        """Return the named region of system memory, or all of them without a name.
 
         Raises:
-            UnknownRegion: no region of system memory has the name.
+            UnknownRegion: no region of system memory has this name.
         """
         return self._list(self.system, name)
 
     def cuda_status(self, name: str = "") -> list[CudaRegion]:
-        """Return one region of device memory, or all of them.
+        """Return the named region of device memory, or all of them without a name.
 
         Raises:
-            UnknownRegion: no region of device memory has the name.
+            UnknownRegion: no region of device memory has this name.
         """
         return self._list(self.cuda, name)
 
@@ -209,10 +209,10 @@ class RegionRegistry:
         await asyncio.shield(asyncio.to_thread(close))
 
     def find(self, name: str) -> Region:
-        """Return the region of a name.
+        """Return the region with a name.
 
         Raises:
-            UnknownRegion: no region has the name.
+            UnknownRegion: no region has this name.
         """
         self._check_enabled()
         region = self.system.get(name) or self.cuda.get(name)
@@ -221,7 +221,7 @@ class RegionRegistry:
         return region
 
     def close(self) -> None:
-        """Close all regions; the service stops."""
+        """Close all regions, as the service stops."""
         self.is_closed = True
         for system_region in self.system.values():
             _close(system_region)

@@ -13,11 +13,11 @@ from service.core.errors import InvalidRequest, TooLarge
 from service.operations.context import Service
 
 REGION, OFFSET, SIZE = "shared_memory_region", "shared_memory_offset", "shared_memory_byte_size"
-OFFSETS = "offsets"  # The input that only the host reads.
+OFFSETS = "offsets"  # Only the host reads this input.
 
 
 class _RegionSlice(NamedTuple):
-    """A tensor's slice of a region, as its parameters name it; offset and size in bytes."""
+    """The region, offset and size in bytes of a tensor, from its parameters."""
 
     region: str
     offset: int
@@ -35,7 +35,9 @@ def _read_slice(name: str, parameters: dict[str, Any]) -> _RegionSlice:
 def find_device_slice(
     regions: RegionRegistry, name: str, parameters: dict[str, Any]
 ) -> DeviceSlice | None:
-    """Find a tensor's slice of a region; None without a region, or if no device can use it.
+    """Return the slice of a region that contains a tensor, for use by a device.
+
+    The result is None if the parameters name no region, or if no device can use the region.
 
     Raises:
         ServiceError: the region is not registered, or too small.
@@ -53,7 +55,7 @@ def find_device_slice(
 def input_from_region(
     oip: OipState, name: str, datatype: str, shape: tuple[int, ...], parameters: dict[str, Any]
 ) -> Tensor:
-    """Read an input from a region; texts of UINT8 are not read yet if a device can use the region.
+    """Read an input from a region; do not read UINT8 texts that a device can read.
 
     Raises:
         ServiceError: the region is not registered or too small, or the input is too large.
@@ -72,7 +74,7 @@ def input_from_region(
 
 
 def fetch(service: Service, tensor: Tensor) -> None:
-    """Read the data of a tensor from shared memory, unless they are read already."""
+    """Read the data of a tensor from shared memory, unless they have been read."""
     part = tensor.device_slice
     if part is not None:
         memory = service.engine.host_memory
@@ -83,7 +85,10 @@ def fetch(service: Service, tensor: Tensor) -> None:
 def output_to_region(
     regions: RegionRegistry, tensor: Tensor, parameters: dict[str, Any]
 ) -> dict[str, Any]:
-    """Write an output to its region, unless a device has; return the parameters of the answer.
+    """Write an output to its region, unless a device has written it.
+
+    Returns:
+        The parameters of the output in the answer.
 
     Raises:
         ServiceError: the region is not registered, or too small.

@@ -23,11 +23,11 @@ from service.operations.operation import check_rows
 from service.operations.query_schemas import BatchQuery
 from vocabularies.batch.batch import Batch
 
-# Parameters that clients add by themselves; they change nothing here.
+# Parameters that clients add automatically; they are ignored.
 IGNORED = {"sequence_id", "sequence_start", "sequence_end", "priority", "binary_data_output"}
 
 
-OFFSET_MAPPING = "offset_mapping"  # The output with the begin and the end of each id in its text.
+OFFSET_MAPPING = "offset_mapping"  # The begin and the end of each id in its text.
 
 
 class EncodeParameters(BatchQuery):
@@ -60,9 +60,9 @@ class Inference:
 
     Attributes:
         model: the name of the model.
-        parameters: the parameters by name, not checked yet.
+        parameters: the parameters by name, not validated.
         inputs: the input tensors by name.
-        outputs: the outputs that the client names; empty: the model's default outputs.
+        outputs: the outputs that the client names; empty: the default outputs of the model.
         call: the head of the request.
     """
 
@@ -77,9 +77,9 @@ class InferenceResult(NamedTuple):
     """The result of a model for a request.
 
     Attributes:
-        outputs: makes the output tensors.
+        outputs: functions that create the output tensors, by name.
         num_rows: the number of texts or rows of ids.
-        queue_s: the seconds that the request waited in the queue.
+        queue_s: the number of seconds that the request waited in the queue.
     """
 
     outputs: Outputs
@@ -88,10 +88,10 @@ class InferenceResult(NamedTuple):
 
 
 def parse_parameters(model: type[Any], request: Inference) -> Any:
-    """Check the parameters of a request, and set the timeout of its call.
+    """Validate the parameters of a request, and set the timeout of its call.
 
     Args:
-        model: EncodeParameters or DecodeParameters, an object of which is returned.
+        model: EncodeParameters or DecodeParameters, the type of the result.
         request: the request.
 
     Raises:
@@ -111,7 +111,7 @@ def parse_parameters(model: type[Any], request: Inference) -> Any:
             raise InvalidRequest("must be a number of microseconds", "parameters/timeout")
         if len(digits) > 15:
             raise InvalidRequest("is too large", "parameters/timeout")
-        if seconds := int(timeout_us) / 1e6:  # Clients send 0 for no timeout.
+        if seconds := int(timeout_us) / 1e6:  # Clients send 0 if there is no timeout.
             request.call.ends_at = perf_counter() + seconds
     try:
         return model.model_validate({"vocabulary": request.model, **given})
@@ -120,9 +120,10 @@ def parse_parameters(model: type[Any], request: Inference) -> Any:
 
 
 def find_offset_unit(request: Inference, parameters: EncodeParameters) -> schemas.Unit | None:
-    """Return the unit of the output OFFSET_MAPPING; None: the request does not have it.
+    """Return the unit of the output OFFSET_MAPPING; None if it is not requested.
 
-    A request that only names the output gets code points, as from the tokenizers of Hugging Face.
+    If a request names the output without a unit, the unit is code points, as in the tokenizers of
+    Hugging Face.
     """
     if parameters.return_offsets is not None:
         return parameters.return_offsets
@@ -131,7 +132,7 @@ def find_offset_unit(request: Inference, parameters: EncodeParameters) -> schema
 
 
 def row_offsets(inputs: dict[str, Tensor], num_values: int) -> NDArray[np.int64]:
-    """Read the input `offsets`, int64[B + 1]; without it all values are one row.
+    """Read the input `offsets`, int64[B + 1]; without this input all values are one row.
 
     Raises:
         InvalidRequest: the offsets are not integers, or do not fit the values.
@@ -142,7 +143,7 @@ def row_offsets(inputs: dict[str, Tensor], num_values: int) -> NDArray[np.int64]
     if offsets.datatype not in ("INT32", "INT64"):
         raise InvalidRequest(f"must be INT64, not {offsets.datatype}", "inputs/offsets")
     data = offsets.data
-    if not data.flags.aligned:  # Binary data behind the JSON may begin at any address.
+    if not data.flags.aligned:  # Binary data after the JSON may begin at any address.
         data = data.copy()
     return check_offsets(data.astype(np.int64, copy=False), num_values, "inputs/offsets")
 
@@ -152,14 +153,14 @@ def check_texts(service: Service, offsets: NDArray[np.int64]) -> None:
     check_rows(service, len(offsets) - 1, "text")
     limit = service.settings.max_text_bytes
     if offsets[-1] <= limit:
-        return  # Even all texts together are not too long.
+        return  # All texts together fit the limit of one.
     longest = int((offsets[1:] - offsets[:-1]).max())
     if longest > limit:
         raise TooLarge(f"a text has {longest} bytes; max_text_bytes is {limit}", "text")
 
 
 def make_error_tensor(result: AnyResult) -> Tensor:
-    """Make the output `errors`: for each row its error, or "" without one."""
+    """Create the output `errors`: the error of each row, or "" if it has none."""
     errors, num_rows = result.row_errors(), result.end - result.begin
     if not errors:
         return Tensor("errors", BYTES, (num_rows,), np.zeros(LENGTH_BYTES * num_rows, np.uint8))

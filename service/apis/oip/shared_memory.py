@@ -1,12 +1,12 @@
 """Reads and writes the shared memory that clients register for inputs and outputs.
 
-A CUDA region is device memory of a client, opened by the handle that the client sent.
+A CUDA region is device memory of a client, opened with the handle that the client sent.
 
-A system region is a POSIX shared-memory object of this machine. It is read and written through its
-file and not through a mapping: a client that cuts it short then gets a refusal, where a mapping
-would end this process with SIGBUS. Only a device goes through a mapping, which is page-locked.
-Regions belong to the clients that registered them: they are opened and closed here, and never
-removed. If a region is closed while a device works on it, the engine closes the memory afterwards.
+A system region is a POSIX shared-memory object of this machine. The host accesses it through its
+file instead of a mapping: if the client truncates the object, the request is refused, whereas a
+mapping would end this process with SIGBUS. Only a device uses a mapping, which is page-locked.
+Regions belong to the clients that registered them: this module opens and closes them, but never
+removes them. If a region is closed while a device uses it, the engine closes the memory afterwards.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from service.engines.base import DeviceMemory
 from vocabularies.batch.shared_rows import SharedMemory
 
 Allocate = Callable[[int], NDArray[np.uint8]]
-"""Returns memory of the host: uint8 of a number of bytes."""
+"""Allocates host memory: an array uint8 of a number of bytes."""
 
 
 def allocate(num_bytes: int) -> NDArray[np.uint8]:
-    """Allocate memory that belongs to no pool."""
+    """Allocate host memory that belongs to no pool."""
     return np.empty(num_bytes, np.uint8)
 
 
@@ -41,10 +41,10 @@ class SystemRegion:
     Attributes:
         name: the name of the region in requests.
         key: the name of the object in the operating system.
-        offset, byte_size: the region's part of the object, in bytes.
+        offset, byte_size: the part of the object that is the region, in bytes.
         file: the descriptor of the object's file.
-        memory: the region as a device finds it; None if no device can use it.
-        is_open: the region is still registered.
+        memory: the region as mapped for a device; None if no device can use it.
+        is_open: whether the region is still registered.
     """
 
     name: str
@@ -56,7 +56,7 @@ class SystemRegion:
     is_open: bool = True
 
     def read(self, offset: int, byte_size: int, memory: Allocate = allocate) -> NDArray[np.uint8]:
-        """Read uint8[byte_size] from the byte `offset` of the region on.
+        """Read uint8[byte_size] from the region, beginning at the byte `offset`.
 
         Args:
             offset: the first byte.
@@ -64,7 +64,7 @@ class SystemRegion:
             memory: allocates the array.
 
         Raises:
-            InvalidRequest: the bytes are outside of the region, or it was cut short.
+            InvalidRequest: the bytes are outside of the region, or the object was truncated.
             UnknownRegion: the region was unregistered.
         """
         check_open(self)
@@ -78,10 +78,10 @@ class SystemRegion:
         return data
 
     def write(self, offset: int, data: NDArray[Any], max_bytes: int) -> None:
-        """Write an array's bytes from the byte `offset` of the region on.
+        """Write an array's bytes to the region, beginning at the byte `offset`.
 
         Raises:
-            InvalidRequest: the array has more than `max_bytes`, or the region ends before them.
+            InvalidRequest: the array has more than `max_bytes` bytes, or does not fit the region.
         """
         check_bounds(self, offset, max_bytes)
         view, size = view_bytes(data, max_bytes, self.name).data, 0
@@ -89,7 +89,7 @@ class SystemRegion:
             size += os.pwritev(self.file, [view[size:]], self.offset + offset + size)
 
     def close(self) -> None:
-        """Close the memory and the file; the object stays."""
+        """Close the memory and the file; the object remains."""
         if self.memory is not None:
             self.memory.close()
         os.close(self.file)
@@ -103,8 +103,8 @@ class CudaRegion:
         name: the name of the region in requests.
         device_id: the client's number of the device.
         byte_size: the size that the client registered.
-        memory: the region as the device finds it.
-        is_open: the region is still registered.
+        memory: the region as mapped for the device.
+        is_open: whether the region is still registered.
     """
 
     name: str
@@ -114,7 +114,7 @@ class CudaRegion:
     is_open: bool = True
 
     def read(self, offset: int, byte_size: int, memory: Allocate = allocate) -> NDArray[np.uint8]:
-        """Read uint8[byte_size] from the byte `offset` of the region on, to memory of the host.
+        """Read uint8[byte_size] from the region to host memory, beginning at the byte `offset`.
 
         Args:
             offset: the first byte.
@@ -124,7 +124,7 @@ class CudaRegion:
         Raises:
             InvalidRequest: the bytes are outside of the region.
             UnknownRegion: the region was unregistered.
-            NotReady: the GPU that has the region is lost.
+            NotReady: the GPU that contains the region is lost.
         """
         check_open(self)
         check_bounds(self, offset, byte_size)
@@ -134,10 +134,10 @@ class CudaRegion:
         return data
 
     def write(self, offset: int, data: NDArray[Any], max_bytes: int) -> None:
-        """Write an array's bytes from the byte `offset` of the region on.
+        """Write an array's bytes to the region, beginning at the byte `offset`.
 
         Raises:
-            InvalidRequest: the array has more than `max_bytes`, or the region ends before them.
+            InvalidRequest: the array has more than `max_bytes` bytes, or does not fit the region.
         """
         check_bounds(self, offset, max_bytes)
         with _lost_devices_refused(self):
@@ -153,7 +153,7 @@ Region = SystemRegion | CudaRegion
 
 @contextmanager
 def _lost_devices_refused(region: CudaRegion) -> Iterator[None]:
-    """Refuse a request whose region is on a GPU that is lost (NotReady)."""
+    """Raise NotReady if the block finds that the region's GPU is lost."""
     try:
         yield
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Keeps the state of the Open Inference Protocol: registered regions and statistics."""
+"""Defines the state of the Open Inference Protocol: registered regions and statistics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class OipState:
 
     Attributes:
         service: the service.
-        regions: shared memory that clients have registered.
+        regions: the regions of shared memory that clients have registered.
         statistics: the counts of each model's requests.
     """
 
@@ -29,7 +29,7 @@ class OipState:
 
 
 def make_oip_state(service: Service, device: DeviceSharing) -> OipState:
-    """Make the state of a service, in which nothing is registered yet.
+    """Create the state of a service, without regions and statistics.
 
     Args:
         service: the service.
@@ -43,7 +43,7 @@ def make_oip_state(service: Service, device: DeviceSharing) -> OipState:
 
 
 async def get_oip(request: Request) -> OipState:
-    """Get the protocol's state of a request's application."""
+    """Return the protocol's state of the application that received a request."""
     state: OipState = request.app.state.oip
     return state
 

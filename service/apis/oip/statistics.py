@@ -1,4 +1,4 @@
-"""Counts the requests of each model, as Triton's statistics do."""
+"""Counts the requests of each model, in the format of Triton's statistics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ VERSION = "1"
 
 @dataclass(slots=True)
 class Duration:
-    """The number of events, and their total time."""
+    """The number of some events, and their total time."""
 
     count: int = 0
     ns: int = 0
@@ -24,13 +24,13 @@ class Duration:
         self.ns += max(0, int(seconds * 1e9))
 
     def report(self) -> dict[str, int]:
-        """Describe the duration as Triton does."""
+        """Return the duration in Triton's format."""
         return {"count": self.count, "ns": self.ns}
 
 
 @dataclass(slots=True)
 class ModelStatistics:
-    """The statistics of a model since the start of the service."""
+    """The statistics of a model since the service has started."""
 
     inference_count: int = 0
     execution_count: int = 0
@@ -49,8 +49,8 @@ class ModelStatistics:
 
         Args:
             num_rows: the number of its texts or rows of ids.
-            queue_s: the seconds that it waited in the queue.
-            seconds: the seconds from its start to its answer, `queue_s` included.
+            queue_s: the number of seconds that it waited in the queue.
+            seconds: the number of seconds from its start to its answer, including `queue_s`.
         """
         self.inference_count += num_rows
         self.execution_count += 1
@@ -62,21 +62,21 @@ class ModelStatistics:
 
 @dataclass(slots=True)
 class Statistics:
-    """The statistics of all models that had requests."""
+    """The statistics of all models that have received requests."""
 
     models: dict[str, ModelStatistics] = field(default_factory=dict)
 
     def get(self, model: str) -> ModelStatistics:
-        """Get the statistics of a model, which begin with its first request."""
+        """Return the statistics of a model, which are created for its first request."""
         return self.models.setdefault(model, ModelStatistics())
 
     def forget(self, vocabulary: str) -> None:
-        """Drop the models of a vocabulary that was deleted."""
+        """Drop the statistics of the models of a vocabulary that was deleted."""
         for model in (vocabulary, vocabulary + DECODE_SUFFIX):
             self.models.pop(model, None)
 
     def report(self, models: list[str]) -> list[dict[str, Any]]:
-        """Describe the statistics as Triton does."""
+        """Return the statistics in Triton's format."""
         return [_report(model, self.models.get(model, ModelStatistics())) for model in models]
 
 

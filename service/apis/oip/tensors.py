@@ -1,6 +1,7 @@
 """Converts tensors of the Open Inference Protocol to arrays, and back.
 
-In binary form a BYTES element is its length as 4 little-endian bytes, then its bytes.
+In binary form, an element of the datatype BYTES consists of its length, as 4 little-endian bytes,
+and its bytes.
 """
 
 from __future__ import annotations
@@ -30,17 +31,17 @@ DATATYPES: dict[str, type[np.integer[Any]]] = {
 }
 DATATYPE_NAMES = {np.dtype(dtype): name for name, dtype in DATATYPES.items()}
 EMPTY: NDArray[Any] = np.empty(0, np.uint8)
-LENGTH_BYTES = 4  # The size of the length in front of a BYTES element.
+LENGTH_BYTES = 4  # The size of the length before a BYTES element.
 MAX_DIMENSIONS = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceSlice:
-    """A slice of a region that a device can use; it lies within the region's bounds.
+    """A slice of a region that a device can use, within the bounds of the region.
 
     Attributes:
         region: the region.
-        memory: the region's memory as the device finds it.
+        memory: the region's memory as mapped for the device.
         offset: the start of the slice in the region, in bytes.
         byte_size: the size of the slice.
     """
@@ -57,8 +58,9 @@ class Tensor:
 
     Attributes:
         datatype: BYTES or one of DATATYPES.
-        data: the elements, flat; for BYTES uint8[...], the elements with their lengths.
-        device_slice: the shared memory that holds the tensor for a device; `data` is then empty.
+        data: the elements as a flat array; for BYTES uint8[...], each element after its length.
+        device_slice: the shared memory that contains the tensor for a device; if set, `data` is
+            empty.
     """
 
     name: str
@@ -74,11 +76,11 @@ class Tensor:
 
 
 Outputs = dict[str, Callable[[], Tensor]]
-"""The outputs of a model by name; each function makes its tensor when a request names it."""
+"""The outputs of a model by name; each function creates its tensor if a request names it."""
 
 
 def make_tensor(name: str, array: NDArray[Any]) -> Tensor:
-    """Make a tensor of an array of integers."""
+    """Create a tensor from an array of integers."""
     return Tensor(
         name, DATATYPE_NAMES[array.dtype], array.shape, np.ascontiguousarray(array).reshape(-1)
     )
@@ -87,7 +89,7 @@ def make_tensor(name: str, array: NDArray[Any]) -> Tensor:
 def read_tensor(
     name: str, datatype: str, shape: tuple[int, ...], data: NDArray[np.uint8] | list[Any]
 ) -> Tensor:
-    """Read a tensor from its bytes, uint8[...], or from a list of JSON values, which may be nested.
+    """Create a tensor from its bytes, uint8[...], or from a nested or flat list of JSON values.
 
     Raises:
         InvalidRequest: the datatype is not supported, or the number of elements does not fit the
@@ -168,7 +170,7 @@ def read_rows(tensor: Tensor) -> Batch:
 
 
 def make_bytes_tensor(name: str, rows: Batch) -> Tensor:
-    """Make a BYTES tensor of one dimension from a batch of texts."""
+    """Create a BYTES tensor of one dimension from a batch of texts."""
     lengths, count = np.diff(rows.offsets), len(rows)
     places = rows.offsets[:-1] + LENGTH_BYTES * np.arange(count)
     data = np.empty(len(rows.data) + LENGTH_BYTES * count, np.uint8)

@@ -3,8 +3,8 @@
 The time of the processes is shared between the keys that have waiting chats, and the time of a key
 between its vocabularies, by virtual times [1]. Each key, and each vocabulary of a key, has a
 virtual time, which advances by the expected seconds of each of its chats. The next chat is the one
-that would end first in virtual time. So a quick chat overtakes slow ones, however many of them wait,
-and slow chats still receive their share.
+that would end first in virtual time. So a quick chat overtakes slow ones, however many wait, and
+slow chats still receive their share.
 
     [1] P. Goyal, H. Vin, H. Cheng: Start-time fair queueing. 1996.
 """
