@@ -45,7 +45,7 @@ class DescendingOffsets(ValueError):
         self.row, self.begin, self.end = row, begin, end
 
     def behind(self, num_rows: int, num_bytes: int) -> DescendingOffsets:
-        """Return the same error for a batch with so many more rows and bytes before these rows."""
+        """Return this error for a batch with `num_rows` and `num_bytes` before these rows."""
         return DescendingOffsets(self.row + num_rows, self.begin + num_bytes, self.end + num_bytes)
 
 

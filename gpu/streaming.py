@@ -89,7 +89,7 @@ def encode_stream(
             that was queued before must be done, unless the array names its stream. The ids are
             complete when this returns.
         chunk_bytes: the bytes of a chunk; None: a suitable size.
-        in_flight: the most chunks in flight.
+        in_flight: the largest number of chunks in flight.
 
     Raises:
         ValueError: `out` is too short, of another type, or too narrow for the vocabulary's ids;

@@ -246,7 +246,7 @@ def _cut(workspace: Workspace, cells: int, processors: int) -> None:
 
 
 def _send(workspace: Workspace, field: str, array: NDArray[Item]) -> None:
-    """Copy an array to a field of its own on the device."""
+    """Copy an array to its field on the device."""
     array = np.ascontiguousarray(array)
     workspace.reserve(field, max(1, array.nbytes))
     workspace.job[0][field] = workspace.fields[field]

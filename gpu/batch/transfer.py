@@ -102,7 +102,7 @@ def pack(
 
 
 def _send_staged(workspace: Workspace, data: Bytes, copy: Copy) -> None:
-    """Copy text to the device while it is being staged, one piece after another."""
+    """Copy text that is still being staged to the device, one piece after another."""
     place, at = workspace.fields["text"], workspace.text_place
     for begin in range(0, len(data), TAKE_IN_BYTES):
         copy.wait(end := min(begin + TAKE_IN_BYTES, len(data)))
@@ -144,15 +144,16 @@ def pack_rows(
     id_bits: int = 32,
     inward: Stream | None = None,
 ) -> None:
-    """Copy rows to the device without staging; from pinned memory, this overlaps with other work.
+    """Copy rows to the device without staging; copies from pinned memory overlap with other work.
 
     Args:
-        workspace: where they go.
+        workspace: the workspace that receives the rows.
         resident: the vocabulary.
-        data: the text of the rows.
-        offsets: int64[B + 1].
-        processors: multiprocessors of the device.
-        options: None: special tokens are matched, nothing is added or truncated.
+        data: the text of the rows, joined.
+        offsets: int64[B + 1], where each row begins.
+        processors: the number of the device's multiprocessors.
+        options: the options of the rows; None: special tokens are matched, nothing is added or
+            truncated.
         id_bits: the bits of an id in the answer, see cuda/batch/narrow_ids.cuh.
         inward: a stream for the copy of the text, for which the workspace's stream waits; None: the
             workspace's stream.
@@ -178,14 +179,15 @@ def put_batch(
     validates: bool = False,
     planned_fallback: int = 0,
 ) -> None:
-    """Write a batch's rows, their options and the Job's words for them into pinned memory.
+    """Write the rows of a batch, their options and the Job's words for them to pinned memory.
 
     Args:
-        workspace: where they go.
+        workspace: the workspace that receives the rows.
         resident: the vocabulary.
-        num_bytes: bytes of the text.
+        num_bytes: the number of bytes of the text.
         offsets: int64[B + 1], from 0 on.
-        options: of the rows; None: special tokens are matched, nothing is added or truncated.
+        options: the options of the rows; None: special tokens are matched, nothing is added or
+            truncated.
         host_text: the text's address in pinned memory; 0: the text is copied to the device.
         validates: whether a fused kernel checks rows for UTF-8.
         planned_fallback: the FALLBACK_* bit at which a grid always stops; 0: it stops only if it
@@ -219,8 +221,8 @@ def put_batch(
 def read_letters(workspace: Workspace, rewritten: bool) -> None:
     """Write into the Job where the letters of a batch are, and clear the counters of kernels.
 
-    `rewritten`: the letters are in the field `letters`; otherwise they are the bytes of the text.
-    After it, fallback kernels can run behind the first ones.
+    `rewritten`: whether the letters are in the field `letters`; otherwise they are the bytes of the
+    text. Fallback kernels may run after this call.
     """
     job, fields = workspace.job[0], workspace.fields
     job["letters"] = fields["letters"] if rewritten else 0

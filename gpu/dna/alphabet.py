@@ -36,7 +36,7 @@ class Letters:
         bases: the up to four letters that occur in the most tokens; tokens with other letters are
             mixed.
         classes: uint8[256], the place of a letter in `bases`, or one of LETTER_*; all bytes of
-            characters beyond ASCII are LETTER_GAP.
+            characters outside of ASCII are LETTER_GAP.
         ids: uint16[256], the id of a letter that does not merge, or NO_TOKEN. The id of a character
             outside of ASCII is at its first byte.
         dropped: uint32[...], characters outside of ASCII that have no id, sorted.

@@ -98,7 +98,7 @@ class LastTokens:
         return np.append(-1, ends), rows
 
     def ending(self, texts: Int64s, length: int | Int64s, letters: int) -> UInt16s:
-        """Return the token that the last `length` of so many letters spell, or NO_TOKEN."""
+        """Return the token that consists of the last `length` letters of each text, or NO_TOKEN."""
         if isinstance(length, int):
             ends, (spelled, ids) = texts >> 2 * (letters - length), self.spelled[length]
             place = np.searchsorted(spelled, ends, side="right") - 1
@@ -113,7 +113,7 @@ class LastTokens:
         return _bits_at(self.bits, self.left[before], self.right[after])
 
     def of(self, texts: Int64s, letters: int) -> Bools:
-        """Return bool[texts, letters], as in `may_be`, for texts of so many letters."""
+        """Return bool[texts, letters], as in `may_be`, for texts of `letters` letters."""
         for length in range(DENSE + 1, min(letters, self.deep + 1)):
             begins = np.unique(texts & (4**length - 1))
             self.may_be[length] = begins, self._of(begins, length)

@@ -242,7 +242,7 @@ def dna_tables(vocabulary: Vocabulary, k: int | None = None) -> DnaTables:
 
 
 def _indexed_letters(num_tokens: int, has_mixed: bool) -> int:
-    """Return the number of letters by which tables of so many tokens are indexed.
+    """Return the number of letters that index the tables of `num_tokens` tokens.
 
     The number is greater by one if merges contain letters other than bases.
     """

@@ -114,7 +114,7 @@ class EmbeddingLayer:
             padding_side: the side on which rows are padded; None: the tokenizer's.
 
         Raises:
-            TypeError: the embedder cannot be called, or the discovery is no Discovery.
+            TypeError: the embedder cannot be called, or `discovery` is not a Discovery.
             ValueError: an argument is out of range, or an id is beyond the embedder's rows.
         """
         if not callable(embed_tokens):
@@ -169,10 +169,9 @@ class EmbeddingLayer:
                 not change until the parts made of it have been given out.
             path: "bytes" looks ids up on the device, "ids" on the host; "auto" is "bytes" on a GPU,
                 else "ids".
-
             augmentation: crops rows and substitutes letters at random before they are encoded.
             reverse_complement: whether the reverse complements of the augmented rows are encoded;
-            or bool[B], for each row.
+                or bool[B], for each row.
 
         Returns:
             The parts, in the order of the rows; each row is in one part. Rows are padded to the
@@ -414,7 +413,7 @@ class EmbeddingLayer:
         return end
 
     def _receive(self, staged: PendingIds | RuntimeError, begin: int) -> FinishedIds:
-        """Finish the look-up of rows from `begin` on, and let the current stream use the ids.
+        """Finish the look-up of rows from `begin` on, so that the current stream can use the ids.
 
         Raises:
             RuntimeError: the look-up failed when it was started.

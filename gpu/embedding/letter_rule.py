@@ -67,10 +67,10 @@ class RunRule:
 class LetterRule:
     """Holds the tables that give a row its ids.
 
-    The ids are exact for every row in which no byte has the code NEEDS_UPSTREAM, and for every row
-    whose letters all have a class in `runs`. Token t of a row represents the k letters from t *
-    stride on. Fewer than k letters may remain at the end of a row; each of them has an id, or none
-    of them has.
+    The ids are exact for every row in which no byte has the code NEEDS_UPSTREAM, and, if there are
+    `runs`, for every row without letters of the class UNKNOWN_TO_RULES. Token t of a row represents
+    the k letters from t * stride on. Fewer than k letters may remain at the end of a row; each of
+    them has an id, or none of them has.
 
     Attributes:
         codes: int32[256]. For characters (k = 1 and no `word_ids`) the id of each byte. For words
@@ -80,7 +80,7 @@ class LetterRule:
         base: the number of different letters.
         word_ids: int32[base**k + 1], by the number that the digits of a word spell; the last entry
             is the id of unknown words. None for characters.
-        letter_ids: int32[256], ids of letters behind the last word; None: they give no ids.
+        letter_ids: int32[256], the ids of letters after the last word; None: they have no ids.
         runs: the ids of rows with other letters among the words; None: the tokenizer encodes them.
     """
 

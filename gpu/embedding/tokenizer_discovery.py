@@ -75,7 +75,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Discovery:
-    """Holds the findings about a tokenizer.
+    """The result of `discover`: the ids of a tokenizer and how they are computed.
 
     Attributes:
         rule: the tables in which ids are looked up; None: only `upstream` gives ids.
@@ -88,7 +88,7 @@ class Discovery:
         token_len: the lowest number of ids to which rows are padded; None: that of the longest row.
         max_len: the largest number of ids of a row that the embedder accepts; None: no limit is
             known.
-        reason: the finding, or why there is no rule, as text.
+        reason: a description of the rule, or why there is none.
         has_engine: whether an engine encodes instead of the tokenizer.
     """
 
@@ -127,8 +127,8 @@ def discover(
             longest row.
 
     Raises:
-        TypeError: the source is none of these, or token_len is no integer. UnknownTokenizer: a
-            model does not say which tokenizer it has.
+        TypeError: the source is none of these, or token_len is not an integer. UnknownTokenizer:
+            the tokenizer of a model cannot be determined.
         ValueError: token_len is below 1, or the embedder has no maximum.
     """
     if source is None or isinstance(source, str | bytes | type):
@@ -179,7 +179,7 @@ def discover(
 def _choose_token_len(
     token_len: int | Literal["max"] | None, embedder: Any, max_len: int | None
 ) -> int | None:
-    """Choose the least number of ids of a row; None: there is none."""
+    """Choose the lowest number of ids to which rows are padded; None: that of the longest row."""
     if token_len is None:
         return find_token_len(embedder)
     if token_len == "max":
@@ -234,7 +234,7 @@ def _find_frame(tokenizer: Any, encoders: _Encoders) -> Frame | None:
 
 
 class _Finding(NamedTuple):
-    """Holds a rule and where it comes from, or None and why there is no rule."""
+    """A rule and its origin, or None and the reason why there is no rule."""
 
     rule: LetterRule | None
     reason: str

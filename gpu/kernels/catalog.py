@@ -50,7 +50,7 @@ class Kernel:
     Attributes:
         threads: the threads of a block.
         bytes_a_block: the text that a block processes in one stride.
-        blocks_a_processor: the most blocks for each multiprocessor.
+        blocks_a_processor: the largest number of blocks for each multiprocessor.
         shared_bytes: the dynamic shared memory of a block.
         warp_shared_bytes: the part of it that each warp has, where a block may have fewer warps;
             0: it may not.
@@ -295,7 +295,7 @@ KERNELS = {
 
 
 def num_blocks(name: str, num_bytes: int, processors: int) -> int:
-    """Return the blocks of a launch for up to `num_bytes` of text and so many multiprocessors."""
+    """Return the number of blocks of a launch for `num_bytes` of text on a device."""
     kernel = KERNELS[name]
     if kernel.cluster > 1:
         return kernel.cluster

@@ -51,7 +51,7 @@ class Family:
         plain: kernels from rows to id_offsets and ids that encode most batches. Where they set
             STATUS_FALLBACK, `content` and `write` follow. () if there are none.
         even: kernels in place of `plain` for rows of one length (`equal_length_rows`).
-        rewrite: the kernels of `content` that rewrite the text as letters; they are left out where
+        rewrite: the kernels of `content` that rewrite the text as letters; they are omitted if
             every byte is a letter.
         fetch: the kernel from text in pinned memory to ids, where every letter is an id; "" if
             there is none.

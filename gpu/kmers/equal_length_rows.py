@@ -25,7 +25,7 @@ class KmerRule:
     Attributes:
         k: the letters of a k-mer.
         stride: the letters from one k-mer to the next, at most k.
-        keeps_remainder: whether letters behind the last k-mer have ids of their own.
+        keeps_remainder: whether each letter after the last k-mer has its own id.
     """
 
     k: int
@@ -33,11 +33,11 @@ class KmerRule:
     keeps_remainder: bool
 
     def kmers(self, length: int) -> int:
-        """Return the number of k-mers of a row of so many letters."""
+        """Return the number of k-mers of a row of `length` letters."""
         return 0 if length < self.k else (length - self.k) // self.stride + 1
 
     def ids(self, length: int) -> int:
-        """Return the number of ids of a row of so many letters."""
+        """Return the number of ids of a row of `length` letters."""
         kmers = self.kmers(length)
         if not self.keeps_remainder:
             return kmers
@@ -92,7 +92,7 @@ def set_even_rows(
 ) -> None:
     """Write the fields of `even_numbers` into a Job; `row_length` is 0 if no kernel supports them.
 
-    There are no such kernels for circular rows and for alphabets of other than four letters.
+    No kernels support circular rows or alphabets that do not have four letters.
 
     Args:
         job: a Job with the fields of the vocabulary.

@@ -217,7 +217,7 @@ def _check_kmers(vocabulary: Vocabulary, model: Kmers) -> None:
 def _entries(
     values: UInt32s, classes: NDArray[np.integer], other: tuple[int, int], space: tuple[int, int]
 ) -> UInt32s:
-    """Return uint32[NUM_LETTERS], the value and class of each byte and of characters beyond ASCII.
+    """Return uint32[NUM_LETTERS], the value and class of each byte and of non-ASCII characters.
 
     `other` and `space` are the (value, class) of such a character and of wide white space.
     """
@@ -259,7 +259,7 @@ def _normalized(steps: tuple[Normalizer, ...], character: str) -> str:
 
 
 def _wide_letters(change: Callable[[str], str], is_space: Callable[[str], bool]) -> UInt32s:
-    """Return uint32[W, 4]: the characters beyond ASCII that do not become one OTHER_LETTER, sorted.
+    """Return uint32[W, 4]: the non-ASCII characters that do not become one OTHER_LETTER, sorted.
 
     The columns: code point, number of letters that it becomes, the first two letters, the third.
 
@@ -280,7 +280,7 @@ def _wide_letters(change: Callable[[str], str], is_space: Callable[[str], bool])
 
 @functools.cache
 def _candidates() -> tuple[int, ...]:
-    """Return the characters beyond ASCII that are white space or change in some unusual way.
+    """Return the non-ASCII characters that are white space or change in an unusual way.
 
     In upper or lower case, these become several characters or an ASCII character.
     """

@@ -1,4 +1,4 @@
-"""Encodes one chunk in a workspace of its own.
+"""Encodes one chunk in its own workspace.
 
     staged      its bytes are being copied into pinned memory, unless they are there already
     launched    the copy to the device and its kernels are queued
@@ -42,8 +42,8 @@ SPAN_BYTES = 16
 class CopyStreams:
     """The two streams for the copies of one call, which run in the order of its chunks.
 
-    Copies of several streams would share PCIe, so that a chunk's copy would end no earlier than
-    those of later chunks, whose ids must wait for it.
+    If each chunk had its own copy stream, their copies would share PCIe, and the copy of a chunk
+    would end no earlier than those of later chunks, although its ids are needed first.
 
     Attributes:
         inward: the stream that copies texts to the device.
@@ -62,9 +62,10 @@ class Work:
         resident: the vocabulary, in use until the last chunk is finished.
         data: uint8[N], the rows joined, which must not change meanwhile.
         is_pinned: whether the device copies `data` directly, without staging.
-        options: of the rows; None: special tokens are matched, nothing is added or truncated.
+        options: the options of the rows; None: special tokens are matched, nothing is added or
+            truncated.
         validate: whether rows must be checked for UTF-8.
-        id_bits: the bits of an id in the answer, see cuda/batch/narrow_ids.cuh.
+        id_bits: the number of bits of an id in the answer, see cuda/batch/narrow_ids.cuh.
         count_only: whether ids are only counted.
         joining: the copy that is still writing `data`; None: they are complete.
     """
@@ -249,7 +250,7 @@ class ChunkInFlight:
 
     @property
     def num_bytes(self) -> int:
-        """The bytes of the ids of the chunk."""
+        """The size of the chunk's ids, in bytes."""
         return self.work.id_bits // 8 * self.num_ids
 
     def truncated(self) -> tuple[Int64s, Int64s] | None:

@@ -13,8 +13,8 @@ class ChunkSizes:
     """The sizes of chunks.
 
     Attributes:
-        chunk_bytes: the most bytes of a chunk.
-        in_flight: the most chunks in flight.
+        chunk_bytes: the largest size of a chunk, in bytes.
+        in_flight: the largest number of chunks in flight.
         ends: the approximate bytes of the first and the last chunk.
 
     Raises:

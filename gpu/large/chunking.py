@@ -87,7 +87,7 @@ def chunks_of(
         data: uint8[N], the rows joined.
         offsets: int64[B + 1], where each row begins.
         vocabulary: the vocabulary.
-        chunk_bytes: the most bytes of a chunk.
+        chunk_bytes: the largest size of a chunk, in bytes.
         whole: bool[B], rows that must not be split; None: there are none.
         ends: the approximate sizes of the first and the last chunk.
         find: finds a border.

@@ -47,8 +47,8 @@ class Pipeline:
 
     Attributes:
         resources: the device, memory and threads that all calls share.
-        chunk_bytes: the most bytes of a chunk.
-        in_flight: the most chunks of a call in flight.
+        chunk_bytes: the largest size of a chunk, in bytes.
+        in_flight: the largest number of chunks in flight of one call.
         device_lock: the lock of calls that run one after another, because kernels are their
             bottleneck.
         copy_streams: the streams that no call is using.
@@ -73,10 +73,10 @@ class Pipeline:
 
         Args:
             work: the data and options of all chunks.
-            chunks: divides the data into chunks of so many bytes.
+            chunks: divides the data into chunks of at most the given number of bytes.
             new_answer: makes an empty answer.
-            chunk_bytes: the most bytes of a chunk; None: the pipeline's.
-            in_flight: the most chunks in flight; None: the pipeline's.
+            chunk_bytes: the largest size of a chunk, in bytes; None: the pipeline's.
+            in_flight: the largest number of chunks in flight; None: the pipeline's.
             lock: held until the last chunk is launched.
 
         Raises:
@@ -128,7 +128,7 @@ class Pipeline:
             call.close()
 
     def take_copy_streams(self) -> CopyStreams:
-        """Return streams for the copies of a call, which puts them back into `copy_streams`."""
+        """Return streams for the copies of a call, which returns them to `copy_streams`."""
         try:
             return self.copy_streams.pop()
         except IndexError:

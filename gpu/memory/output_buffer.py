@@ -84,7 +84,7 @@ class OutputBuffer:
         return self.host[begin : begin + num_bytes]
 
     def check_room(self, num_bytes: int) -> None:
-        """Check that so many bytes of ids fit.
+        """Check that `num_bytes` bytes of ids fit.
 
         Raises:
             ValueError: they do not fit.

@@ -37,7 +37,7 @@ class PinnedPool:
 
     Args:
         source: allocates the blocks.
-        cap_bytes: the most bytes of all blocks, leased or free.
+        cap_bytes: the largest total size of all blocks, leased or free, in bytes.
 
     Attributes:
         used_bytes: the bytes of all blocks now.

@@ -222,7 +222,7 @@ LAYOUTS = {
             # letter_places.
             "special_matches": "letter_places",
             # write_places reads letters and letter_places last; then frame_ids or narrow_ids
-            # write. The plain kernels write narrow_ids, too, and do not use letters.
+            # write. The plain kernels also write narrow_ids, and do not use letters.
             "framed_ids": "letters",
             "narrow_ids": "letters",
             # Decoding uses none of the fields of encoding.

@@ -48,8 +48,8 @@ class WorkspacePool:
 
     Args:
         device: the device.
-        cap_bytes: the most device memory of all workspaces.
-        each: the most workspaces of a size class.
+        cap_bytes: the largest total device memory of all workspaces, in bytes.
+        each: the largest number of workspaces of a size class.
     """
 
     SIZES = (1 << 13, 1 << 17, 1 << 20, 1 << 22, 1 << 23, 1 << 24, 1 << 25, 1 << 26, 1 << 28)

@@ -165,7 +165,7 @@ class CudaDevice:
                 address = int(self._runtime.ipcOpenMemHandle(handle))
             except self._runtime.CUDARuntimeError as error:
                 raise BadHandle(f"the device does not know the handle: {error}") from error
-            # The driver opens memory of other devices, too, where it can reach it.
+            # The driver also opens memory of other devices, if it can access it.
             owner = self._runtime.pointerGetAttributes(address).device
             if owner != self.number and 0 <= owner < self._num_devices:
                 self._runtime.ipcCloseMemHandle(address)

@@ -69,7 +69,7 @@ class StageTimes:
     """Chooses the batches that are timed, and stores their times; thread-safe.
 
     Args:
-        every: the last one of so many batches is timed.
+        every: the last one of every `every` batches is timed.
 
     Attributes:
         num_untimed: batches before the next one that is timed. A batch without a clock decrements
@@ -81,7 +81,7 @@ class StageTimes:
         self._measured: deque[tuple[str, float]] = deque(maxlen=KEPT)
 
     def time_every(self, every: int) -> None:
-        """Time the last one of so many batches from now on."""
+        """From now on, time the last one of every `every` batches."""
         self.every = every
         self.num_untimed = every - 1
 

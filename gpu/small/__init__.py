@@ -6,6 +6,6 @@ workspace. `direct_to_device` writes ids into device memory, and `zero_copy_lett
 up without copying the text first.
 
 `gpu.engine` and `gpu.streaming` call these modules. A fused kernel that cannot finish a batch
-sets STATUS_FALLBACK. Then its output is completed or made anew by fallback kernels, which are
-launched one by one.
+sets STATUS_FALLBACK. Fallback kernels then complete or replace its output; they are launched one by
+one.
 """

@@ -1,7 +1,7 @@
 """Encodes a small batch in one workspace, which has pinned memory for the answer.
 
 The fused kernel of the batch is tried first. Single kernels, launched as one recording, encode the
-batch if there is no fused kernel or if it has deferred the batch.
+batch if there is no fused kernel or if it could not finish the batch.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class SmallCall:
         return workspace.offsets[: len(self.batch) + 1].copy()
 
     def stage_text(self, fused: str) -> None:
-        """Start to bring the text to where the fused kernel reads it."""
+        """Start to copy the text to the memory from which the fused kernel reads it."""
         if fused in FIXED_BLOCKS:
             self.text = staged_text(self.workspace, self.batch)
         elif fused:

@@ -107,7 +107,7 @@ def staged_text(workspace: Workspace, batch: Batch) -> HostText:
 def grid_text(
     workspace: Workspace, batch: Batch, staging: CopyPool, *, in_place: bool = False
 ) -> HostText:
-    """Bring the text to where a grid reads it.
+    """Copy the text to the memory from which a grid reads it.
 
     With `in_place`, pinned text of any size is read where it is: the kernel computes while it
     reads.

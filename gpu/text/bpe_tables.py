@@ -179,7 +179,7 @@ def _rank_bounds(
 
 
 def shift_of(table: NDArray[np.generic], per_bucket: int) -> int:
-    """Return 32 - the bits of a bucket's number, for a table of buckets of so many entries."""
+    """Return 32 - the bits of a bucket's number; a bucket has `per_bucket` entries."""
     return 32 - int(np.log2(len(table) // per_bucket))
 
 

@@ -68,7 +68,7 @@ def _merged_lengths(ranks: Int32s) -> list[Int32s]:
 
 
 def _step_of(ends: Int64s) -> int:
-    """Return the least period of the borders in the front half of a run; 0: there is none."""
+    """Return the shortest period of the borders in the first half of a run; 0: there is none."""
     border = np.zeros(RUN + 1, np.bool_)
     border[0] = border[ends] = True
     for step in ends[ends <= MAX_STEP].tolist():

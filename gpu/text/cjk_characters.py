@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gpu.text.reachable_tokens import NO_MERGE, RankOf
 
 RANGES = ((0x0800, 0x2800), (0x3000, 0x3400), (0x4E00, 0xA000), (0xAC00, 0xD7A4), (0xFF00, 0xFFF0))
-"""Code points of scripts and signs with three bytes a character; uncommon ones are left out."""
+"""Code points of scripts and signs with three bytes a character; uncommon ones are omitted."""
 
 MIN_TOKENS = 1 << 13
 """Smaller vocabularies list none, because 10 MB of characters would be most of their tables."""

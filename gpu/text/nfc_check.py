@@ -66,7 +66,7 @@ def composed_tables() -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
 def widen_spans(spans: Int64s, offsets: Int64s, batch: Batch) -> None:
     """Widen spans int64[T, 2] to whole characters, in place; offsets int64[B + 1] are of the ids.
 
-    After a normalizer, each part of a character stands for all of it.
+    After a normalizer, the source of each part of a character is the whole character.
     """
     continues = np.append(batch.data & 0xC0 == 0x80, np.zeros(4, np.bool_))
     first = np.repeat(batch.offsets[:-1], np.diff(offsets))

@@ -8,7 +8,7 @@ A thread starts in the middle of a text, where the state is unknown. So the auto
 
 A set of one is *certain*. Outputs that the members of a set do not agree on are AMBIGUOUS. A set
 that began in the text's middle does not COMMIT: the place was marked before it, by another thread.
-Sets that the rest of any text cannot tell apart are one state.
+Equivalent sets, which have the same outputs for all continuations of the text, are one state.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from vocabularies.training.options import TrainingOptions
 from vocabularies.training.segmentation import GONE
 
 MAX_IDS = constant("NO_MERGE")
-"""The largest number of ids: tokens have 16 bits, and NO_MERGE is no id."""
+"""The largest number of ids: tokens have 16 bits, and NO_MERGE is not an id."""
 
 MAX_SLOTS = (1 << 31) - 2
 """The largest number of slots of a corpus with spans or counts: places have 31 bits."""
@@ -137,7 +137,7 @@ class Allocation:
     """
 
     def __init__(self, device: Device, sizes: dict[str, int]) -> None:
-        """Allocate a block for fields of so many bytes.
+        """Allocate a block for fields of the given sizes in bytes.
 
         Raises:
             OutOfMemory: the device has too little memory.

@@ -239,7 +239,7 @@ class VocabularyCache:
                     self._changed.wait()
 
     def _evict_one(self) -> bool:
-        """Evict the least recently used vocabulary, idle ones first; return False if none."""
+        """Evict the least recently used vocabulary, idle ones first; False if there is none."""
         evictable = [digest for digest, each in self._residents.items() if not each.is_permanent]
         idle = [digest for digest in evictable if not self._residents[digest].users]
         for digest in (idle or evictable)[:1]:

@@ -107,7 +107,7 @@ class TrainingOptions:
 
 
 def thousandths(value: float) -> int:
-    """Convert a number of at most three decimals to an integer."""
+    """Convert a number with at most three decimals to an integer in thousandths."""
     return round(value * THOUSAND)
 
 

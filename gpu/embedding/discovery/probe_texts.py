@@ -25,8 +25,10 @@ _JOINED = 2_048
 """Characters of a joined text; tokenizers that merge are slow on longer ones."""
 
 _WRITTEN = {256 + byte: byte for byte in range(33)} | {289: 127, 0x2581: 32}
-"""Characters that stand for white space and control characters in byte-level vocabularies, and the
-one that stands for a space in those of SentencePiece, with what they stand for."""
+"""The white-space and control characters that some vocabularies represent by other characters.
+
+The keys are the characters of byte-level vocabularies, and that of SentencePiece for a space.
+"""
 
 
 def make_short_texts(rule: LetterRule) -> list[str]:

@@ -143,7 +143,7 @@ class TorchLookUp:
     def _look_up_on_host(
         self, table: NDArray[Any], data: NDArray[np.uint8]
     ) -> tuple[NDArray[Any], int]:
-        """Look up the code of every byte; return the codes and the least of them, at most 0.
+        """Look up the code of every byte; return the codes, and the lowest code or 0.
 
         NumPy looks up faster than torch. It widens bytes to indices, so it gets pieces that stay in
         the caches.
