@@ -296,7 +296,7 @@ class StoreFailed(ServiceError):
 
 @contextmanager
 def disk_errors() -> Iterator[None]:
-    """Convert OSErrors of a write in the block to NoSpace (disk full) or StoreFailed."""
+    """Convert OSErrors in the block: a full disk to NoSpace, an unwritable store to StoreFailed."""
     try:
         yield
     except OSError as error:

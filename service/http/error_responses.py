@@ -124,7 +124,7 @@ PREFIXES: dict[str, Shape] = {"/v2/": "oip", "/v1/models/": "openai"}
 
 
 def find_shape(path: str) -> Shape | None:
-    """Return the system whose error format a path uses; None: problem documents."""
+    """Return the system whose error format a path uses; None if it uses problem documents."""
     for prefix, shape in PREFIXES.items():
         if f"{path}/".startswith(prefix):
             return shape

@@ -91,7 +91,7 @@ def with_refusals(describe: Callable[[], dict[str, Any]]) -> Callable[[], dict[s
 
 
 def serve_written(app: FastAPI) -> None:
-    """Make the route of openapi.json serialize the document once, in a thread.
+    """Replace the route of openapi.json by one that serializes the document only once, in a thread.
 
     This takes 0.1 s, in which the event loop answers other requests.
     """

@@ -1,4 +1,4 @@
-"""Creates and reads named API keys with scopes and rates, which a JSON file lists.
+"""Creates named API keys with scopes and rates, and manages the JSON file that lists them.
 
 The file contains the SHA-256 of each key, never the key itself.
 """

@@ -44,7 +44,7 @@ class Usage(BaseModel):
 
 
 class GeneratedChoice(BaseModel):
-    """One answer, or a part of one, as an inference engine returns it."""
+    """One answer, or a part of a streamed answer, as an inference engine returns it."""
 
     index: schemas.Length = 0
     token_ids: Ids | None = None
@@ -87,7 +87,7 @@ class StreamState(BaseModel):
 
 
 class DerenderBody(DialectBody):
-    """The fields that the bodies of both routes share."""
+    """The fields that the request bodies of both derender routes share."""
 
     stream: bool = False
     generate_chunk: Generated | None = None
@@ -95,7 +95,10 @@ class DerenderBody(DialectBody):
 
 
 class ChatAnswer(DerenderBody):
-    """The answer to a chat, or a part of it."""
+    """The request body of `derender_chat`: the generated ids of an answer to a chat.
+
+    If the answer is streamed, the body contains one part of it.
+    """
 
     generate_response: Generated | None = None
     prompt_tokens: schemas.Length | None = None
@@ -109,7 +112,10 @@ def _make_list(value: Any) -> Any:
 
 
 class CompletionAnswer(DerenderBody):
-    """The answers to the prompts of a completion, or a part of an answer."""
+    """The request body of `derender_completion`: the generated ids of the answers to its prompts.
+
+    If an answer is streamed, the body contains one part of it.
+    """
 
     generate_responses: list[Generated] | None = None
     prompt_tokens: Annotated[list[schemas.Length], BeforeValidator(_make_list)] | None = None
@@ -323,7 +329,7 @@ def _behind(whole: str, context: str) -> str:
 
 
 class DecodedPart(NamedTuple):
-    """A part of a stream.
+    """A part of a streamed answer, and the states of the stream before and after it.
 
     Attributes:
         generated: the part as the inference engine generated it.

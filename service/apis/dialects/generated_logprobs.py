@@ -29,14 +29,14 @@ def _read_id(value: Any) -> Any:
 
 
 class LogProb(BaseModel):
-    """One candidate for a position of an answer."""
+    """A candidate token for one position of an answer, with its log probability."""
 
     token_id: schemas.Length
     logprob: float
 
 
 class LogProbContent(LogProb):
-    """The id at one position of an answer, and the most likely candidates for it."""
+    """The token at one position of an answer, and the most likely candidates for it."""
 
     top_logprobs: list[Annotated[LogProb, BeforeValidator(_read_id)]] = []
 

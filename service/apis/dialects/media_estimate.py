@@ -56,7 +56,7 @@ class MediaEstimate:
         return {"estimated": values}
 
     def remove_from(self, messages: list[Part]) -> list[Part]:
-        """Return messages or Responses items without images and documents, which are counted."""
+        """Return messages (or Responses items) without images and documents; count those."""
         return [self._remove_from_message(message) for message in messages]
 
     def _remove_from_message(self, message: Any) -> Any:

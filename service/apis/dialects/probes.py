@@ -42,7 +42,7 @@ async def version() -> dict[str, str]:
 
 @router.get("/v1/models")
 async def list_models(service: ServiceDep) -> dict[str, Any]:
-    """List the vocabularies as OpenAI lists models; a model's folder is listed by all its names."""
+    """List the vocabularies as OpenAI lists models; list a model's folder under all its names."""
     names = split_names(service.settings.model_names) or list(service.registry.known)
     return {"object": "list", "data": [_model(service, name) for name in names]}
 

@@ -39,7 +39,7 @@ NOTHING = MediaEstimate()
 
 
 class InputBody(DialectBody):
-    """The body that clients of llama-cpp-python send."""
+    """The request body that clients of llama-cpp-python send to count ids."""
 
     input: str
 

@@ -46,7 +46,7 @@ Rows = Annotated[
 
 
 class PromptBody(DialectBody):
-    """The body of vLLM and SGLang, with one text or several."""
+    """The body of a /tokenize request of vLLM and SGLang, with one text or several."""
 
     prompt: str | schemas.Texts
     add_special_tokens: bool = True
@@ -54,7 +54,7 @@ class PromptBody(DialectBody):
 
 
 class ContentBody(DialectBody):
-    """The body of llama.cpp, which treats null as an absent option."""
+    """The body of a /tokenize request of llama.cpp, where null means that an option is absent."""
 
     content: str
     add_special: bool | None = None
@@ -68,7 +68,7 @@ class ContentBody(DialectBody):
 
 
 class InputsBody(DialectBody):
-    """The body of TEI."""
+    """The body of a /tokenize request of TEI."""
 
     refused_fields: ClassVar[dict[str, str]] = {
         "prompt_name": "a vocabulary has no named prompts; put the prompt in front of the text"
@@ -79,21 +79,21 @@ class InputsBody(DialectBody):
 
 
 class TokensBody(DialectBody):
-    """The body of vLLM, SGLang and llama.cpp to decode ids."""
+    """The body of a /detokenize request of vLLM, SGLang and llama.cpp."""
 
     tokens: Rows
     skip_special_tokens: bool | None = None
 
 
 class IdsBody(DialectBody):
-    """The body of TEI to decode ids."""
+    """The body of a /decode request of TEI."""
 
     ids: Rows
     skip_special_tokens: bool = True
 
 
 class CompletionChat(ChatBody):
-    """The body of vLLM for a chat."""
+    """The body of a /tokenize request of vLLM that contains a chat."""
 
     return_token_strs: bool | None = Field(False)
 

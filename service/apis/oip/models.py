@@ -39,7 +39,7 @@ class TensorSpec(NamedTuple):
 
 
 class ModelSpec(NamedTuple):
-    """The inputs and outputs of a model."""
+    """The inputs and outputs of a model, as metadata and configuration describe them."""
 
     inputs: list[TensorSpec]
     outputs: list[TensorSpec]

@@ -13,7 +13,7 @@ VERSION = "1"
 
 @dataclass(slots=True)
 class Duration:
-    """The number of some events, and their total time."""
+    """How often something happened, and the total time that it took."""
 
     count: int = 0
     ns: int = 0

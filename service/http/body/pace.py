@@ -22,7 +22,7 @@ SMALLEST_SHARE = 0.01  # With less than this share of the full credit a body is 
 
 
 class BodyPace:
-    """The credit of one body.
+    """The remaining credit of one body, and the deadline of its request.
 
     Args:
         settings: contain the full credit in seconds, and how many bytes add one second.

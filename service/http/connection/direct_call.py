@@ -134,7 +134,7 @@ class AnswerHead:
         self._head = b""
 
     def get(self, fields: list[tuple[bytes, bytes]]) -> bytes:
-        """Return the start of an answer with uvicorn's header fields; cached for the same list."""
+        """Return the start of an answer with these header fields, cached until they change."""
         if fields is not self._fields:
             self._fields = fields
             self._head = format_head(200, (*fields, JSON_TYPE))
@@ -179,12 +179,12 @@ class ResponseWriter:
         self._on_complete = do_nothing
 
     def answer(self, request: DirectCall, body: bytes) -> None:
-        """Write an answer."""
+        """Write the answer to a request."""
         head = self._answer_head.get(self._server_state.default_headers)
         self._write(request, 200, head, body)
 
     def refuse(self, request: DirectCall, error: Exception) -> None:
-        """Write a refusal."""
+        """Write the refusal of a request."""
         token = REQUEST_ID.set(request.call.request_id.decode())
         refusal = as_service_error(error)
         REQUEST_ID.reset(token)

@@ -31,7 +31,7 @@ NEVER_FULL = 1 << 30  # Disables uvloop's own pause; the buffer of the socket de
 
 
 class TlsTransport:
-    """The transport of HTTP's protocol; wraps uvloop's to close later and count unsent bytes.
+    """The transport of a TLS connection; wraps uvloop's to close later and count unsent bytes.
 
     Args:
         encrypting: uvloop's transport, which encrypts.

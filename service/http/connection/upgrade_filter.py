@@ -26,7 +26,7 @@ class UpgradeFilter:
         self._rewritten = b""
 
     def pop_rewritten(self) -> bytes:
-        """Return the request without its offer, and later data; b"" if there was no offer."""
+        """Return the request without its offer and all later data; b"" if it had no offer."""
         rewritten = self._rewritten
         self._latest = b""
         self._rewritten = b""
@@ -34,7 +34,10 @@ class UpgradeFilter:
 
     @staticmethod
     def is_offer(parser: httptools.HttpRequestParser) -> bool:
-        """Return whether the parsed head offers another protocol, which CONNECT requires."""
+        """Return whether the parsed head offers to switch to another protocol.
+
+        The parser also reports the method CONNECT as a switch, but there it is not an offer.
+        """
         return bool(parser.should_upgrade()) and parser.get_method() != b"CONNECT"
 
     def decline(

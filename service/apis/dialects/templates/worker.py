@@ -219,7 +219,7 @@ def answer_request(
 
 
 def main() -> None:
-    """Answer requests until stdin ends."""
+    """Answer the requests of the service until stdin is closed."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_FSIZE, (MEMORY_BYTES, MEMORY_BYTES))  # For the memory file.
