@@ -1,4 +1,4 @@
-"""Stores the progress of a part of a job in a file, from which a later run continues."""
+"""Stores the progress of one part of a job in a file, from which a later run continues."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ MAX_WAIT_S = 30.0
 
 
 class OtherJob(ValueError):
-    """The folder has another job, or another run works in it."""
+    """The folder contains another job, or another run is using it."""
 
 
 class Cursor(NamedTuple):
-    """The place of the first document whose ids are not all in shards.
+    """The place of the first document that is not completely written to shards.
 
     Attributes:
-        input: the number of its file.
-        place: its place there.
-        skip: the ids, or rows, of it that are in shards.
+        input: the number of the document's file.
+        place: the place of the document in its file.
+        skip: the number of its ids, or of its rows, that are already in shards.
     """
 
     input: int
@@ -46,13 +46,13 @@ class Cursor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """A shard that is whole.
+    """A complete shard.
 
     Attributes:
-        name: the begin of its files' names.
-        documents: the documents that end in it.
-        rows: its rows.
-        tokens: its ids.
+        name: the common prefix of the names of its files.
+        documents: the number of documents that end in it.
+        rows: the number of its rows.
+        tokens: the number of its ids.
         files: its files.
     """
 
@@ -65,14 +65,14 @@ class Shard:
 
 @dataclass(slots=True)
 class Checkpoint:
-    """The progress of a part.
+    """The progress of one part of a job.
 
     Attributes:
-        cursor: where it continues.
-        shards: its shards.
-        digests: of each of its files that was read, the digests of blocks by number.
-        dropped_tokens: the ids at the end that do not fill a packed row.
-        is_done: whether nothing is left.
+        cursor: the place at which the part continues.
+        shards: the finished shards.
+        digests: for each file that was read, the digests of its blocks by block number.
+        dropped_tokens: the number of last ids, which do not fill a packed row.
+        is_done: whether the part is complete.
     """
 
     cursor: Cursor
@@ -83,12 +83,12 @@ class Checkpoint:
 
 
 def checkpoint_name(part: int) -> str:
-    """Return the name of the file with a part's checkpoint."""
+    """Return the name of a part's checkpoint file."""
     return f"part_{part:05d}.checkpoint"
 
 
 def save(folder: Path, part: int, fingerprint: str, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint, so that a crash leaves it or the one before."""
+    """Write a checkpoint atomically: a crash leaves either the new or the previous one."""
     digests = {
         str(number): {str(block): b64encode(digest).decode() for block, digest in blocks.items()}
         for number, blocks in checkpoint.digests.items()
@@ -106,10 +106,10 @@ def save(folder: Path, part: int, fingerprint: str, checkpoint: Checkpoint) -> N
 
 
 def read_job_file(path: Path) -> dict[str, Any] | None:
-    """Read a manifest or a checkpoint of any version; None: the file is neither of them.
+    """Read a manifest or a checkpoint of any version; None if the file is neither.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     try:
         content = orjson.loads(path.read_bytes())
@@ -120,11 +120,11 @@ def read_job_file(path: Path) -> dict[str, Any] | None:
 
 
 def read_same_version(path: Path) -> dict[str, Any]:
-    """Read a manifest or a checkpoint that this version of warptok goes on with.
+    """Read a manifest or a checkpoint that this version of warptok can continue.
 
     Raises:
-        OtherJob: it is one of another version, or none of ours.
-        OSError: it cannot be read.
+        OtherJob: the file belongs to another version, or was not written by warptok.
+        OSError: the file cannot be read.
     """
     content = read_job_file(path)
     if content is None:
@@ -136,15 +136,15 @@ def read_same_version(path: Path) -> dict[str, Any]:
 
 
 def describe_shard(shard: Shard) -> dict[str, Any]:
-    """Return a shard as values of JSON."""
+    """Return a shard as JSON values."""
     return {**asdict(shard), "files": [file._asdict() for file in shard.files]}
 
 
 def load(folder: Path, part: int, fingerprint: str, first_input: int) -> Checkpoint:
-    """Read a checkpoint; a new one if there is none.
+    """Read a checkpoint, or make a new one if there is none.
 
     Raises:
-        OtherJob: it is one of another job.
+        OtherJob: the checkpoint belongs to another job.
     """
     path = folder / checkpoint_name(part)
     if not path.exists():
@@ -170,11 +170,11 @@ def load(folder: Path, part: int, fingerprint: str, first_input: int) -> Checkpo
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Make a folder, and lock it against other runs.
+    """Create a folder, and lock it against other runs.
 
     Raises:
-        OtherJob: another run, or a part of one on another machine, is in it.
-        OSError: it cannot be made.
+        OtherJob: another run, or a part of it on another machine, is using the folder.
+        OSError: the folder cannot be created.
     """
     folder.mkdir(parents=True, exist_ok=True)
     descriptor = _try_lock(folder / LOCK)
@@ -191,10 +191,10 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def _wait_for_parts(folder: Path) -> None:
-    """Wait until the parts of an earlier run on several machines have ended, which was stopped.
+    """Wait until the parts of a stopped run on several machines have ended.
 
     Raises:
-        OtherJob: one does not end.
+        OtherJob: a part does not end in time.
     """
     for path in folder.glob(PART_LOCKS):
         for _ in range(math.ceil(MAX_WAIT_S / POLL_S)):
@@ -209,9 +209,9 @@ def _wait_for_parts(folder: Path) -> None:
 
 @contextmanager
 def locked_part(folder: Path, part: int) -> Iterator[None]:
-    """Wait until no other machine writes a part, and keep others out of it.
+    """Lock a part against other machines; wait until no other machine is writing it.
 
-    So a part that is begun anew, because its machine seems lost, never has two writers.
+    So a part that is restarted because its machine seems lost never has two writers.
     """
     path = folder / f".part_{part:05d}.lock"
     while (descriptor := _try_lock(path)) is None:
@@ -223,13 +223,13 @@ def locked_part(folder: Path, part: int) -> Iterator[None]:
 
 
 def remove_part_locks(folder: Path) -> None:
-    """Remove the locks of parts that are done."""
+    """Remove the locks of complete parts."""
     for path in folder.glob(PART_LOCKS):
         path.unlink()
 
 
 def _try_lock(path: Path) -> int | None:
-    """Lock a file, which is made, until its descriptor is closed; None: another one has it."""
+    """Create and lock a file until its descriptor is closed; None if it is already locked."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Documents that were read from a file, their rows of ids, and the records that were refused."""
+"""Defines documents read from a file, their rows of ids, and rejected records."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Int64s = NDArray[np.int64]
 
 
 class Reject(NamedTuple):
-    """A record that has no ids.
+    """A record that was rejected and has no ids.
 
     Attributes:
-        place: its place in its file, as in `Documents`.
+        place: the place of the record in its file, as in `Documents`.
         code: a word for programs, such as "invalid_json".
         message: a sentence for people.
         where: the place inside the text, such as "byte 17", or "".
@@ -29,21 +29,20 @@ class Reject(NamedTuple):
 
 @dataclass(slots=True)
 class Documents:
-    """Neighbouring documents of one file.
+    """Consecutive documents of one file.
 
-    A place is a position from which a reader can start again: the byte of the unpacked file at
-        which a line
-    begins, or the number of a row or a record.
+    A place is a position from which a reader can continue: the byte of the decompressed file at
+    which a line begins, or the number of a row or a record.
 
     Attributes:
-        data: uint8[N], their texts joined.
-        offsets: int64[B + 1], where each begins in `data`.
-        places: int64[B], the place of each, rising.
-        end: the place behind the last one.
-        num_bytes: the bytes of the file that they were read from, for the progress.
-        rejects: the records between them without a text, by place.
-        digests: SHA-256 of blocks of the file by their number; see `inputs.InputDigest`.
-        masks: uint8[N] for each byte of `data`, 1 where a model learns it; None: everywhere.
+        data: uint8[N], the texts, joined.
+        offsets: int64[B + 1], where each text begins in `data`.
+        places: int64[B], the place of each document, in ascending order.
+        end: the place after the last document.
+        num_bytes: the bytes of the file from which they were read, for the progress.
+        rejects: the rejected records between them, ordered by place.
+        digests: the SHA-256 of blocks of the file by block number; see `inputs.InputDigest`.
+        masks: uint8[N], 1 for each byte of `data` that a model learns; None: all bytes.
     """
 
     data: NDArray[np.uint8]
@@ -58,17 +57,18 @@ class Documents:
 
 @dataclass(slots=True)
 class Rows:
-    """Rows of ids, and the place at which a reader continues behind each.
+    """Rows of ids, and for each row the place at which a reader continues after it.
 
     Attributes:
-        ids: uint16[T] or int32[T], the rows joined.
+        ids: uint16[T] or int32[T], the rows, joined.
         offsets: int64[R + 1], where each begins.
-        next_inputs: int64[R], the number of the file that holds the first document of which ids
-            follow the row.
-        next_places: int64[R], that document's place.
-        next_skips: int64[R], how many ids, or rows, of it are in this row and those before.
-        num_documents: int64[R + 1], the documents that ended before each row.
-        mask: uint8[T], 1 where a model learns the id; None: there is no mask.
+        next_inputs: int64[R], the number of the file of the next document, which is the first one
+            with ids after the row.
+        next_places: int64[R], the place of the next document.
+        next_skips: int64[R], how many ids, or rows, of the next document are in this row and
+            earlier ones.
+        num_documents: int64[R + 1], the number of documents that end before each row.
+        mask: uint8[T], 1 for each id that a model learns; None: no mask.
     """
 
     ids: NDArray[np.integer[Any]]
@@ -83,7 +83,7 @@ class Rows:
         return len(self.offsets) - 1
 
     def part(self, begin: int, end: int) -> Rows:
-        """Return the rows from `begin` to `end`; nothing but offsets is copied."""
+        """Return the rows from `begin` to `end`; only offsets are copied."""
         first, last = self.offsets[begin], self.offsets[end]
         return Rows(
             self.ids[first:last],

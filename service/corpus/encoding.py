@@ -1,4 +1,4 @@
-"""Encodes documents to rows of ids by an engine."""
+"""Encodes documents to rows of ids with an engine."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ except ImportError:
 NONE = -1
 TOO_LONG = "too_long"  # A code of rejects; the service has no such rows.
 MAX_DOCUMENT_IDS = (1 << 31) - 1
-"""The most ids of a document: the formats write its length as int32."""
+"""The most ids of a document, as the formats store its length as int32."""
 
 
 class EncodedDocuments(NamedTuple):
-    """The rows of a block of documents, with its rejects, sizes and digests.
+    """The rows of a block of documents, with the block's rejects, sizes and digests.
 
     Attributes:
         rows: the rows.
-        rejects: all refused records of the block, by place.
-        end: the place behind the block.
-        num_bytes: the bytes of the file that it takes.
-        text_bytes: the bytes of its texts.
-        digests: of blocks of the file.
+        rejects: all rejected records of the block, ordered by place.
+        end: the place after the block.
+        num_bytes: the size of the block in the file, in bytes.
+        text_bytes: the bytes of the block's texts.
+        digests: the digests of blocks of the file.
     """
 
     rows: Rows
@@ -48,7 +48,7 @@ class EncodedDocuments(NamedTuple):
 
 
 class DocumentEncoder:
-    """Encodes documents with the options of a job; several threads may call it at once.
+    """Encodes documents with the options of a job; it is thread-safe.
 
     Args:
         job: the job.
@@ -84,10 +84,10 @@ class DocumentEncoder:
         self.max_ids = MAX_DOCUMENT_IDS - (self.begin_id >= 0) - (self.end_id >= 0)
 
     def encode(self, documents: Documents, input_number: int) -> EncodedDocuments:
-        """Encode documents of one file; a refused one becomes a reject.
+        """Encode documents of one file; a refused document becomes a reject.
 
         Raises:
-            DiffersFromReference: a document that is verified has other ids.
+            DiffersFromReference: the ids of a verified document differ from the reference's.
         """
         batch = Batch(data=documents.data, offsets=documents.offsets, options=self.options)
         encoded = refuse_long(self.engine.encode(self.vocabulary, batch), self.max_ids)
@@ -141,7 +141,7 @@ def refuse_long(encoded: Encoded, max_ids: int) -> Encoded:
 
 
 def _mask_of(masks: NDArray[np.uint8], offsets: Int64s, encoded: Encoded) -> NDArray[np.uint8]:
-    """Return for each id whether its first byte is learned."""
+    """Return for each id whether a model learns its first byte."""
     if encoded.spans is None or not len(masks):
         return np.zeros(len(encoded.ids), np.uint8)
     begins = np.repeat(offsets[:-1], np.diff(encoded.offsets)) + encoded.spans[:, 0]
@@ -150,9 +150,9 @@ def _mask_of(masks: NDArray[np.uint8], offsets: Int64s, encoded: Encoded) -> NDA
 
 
 def cut_windows(rows: Rows, places: Int64s, window: int, stride: int) -> Rows:
-    """Cut rows, which are documents at places, into overlapping windows; empty ones have none.
+    """Cut rows, each a document, into overlapping windows; an empty row has no windows.
 
-    The last window of a document may be shorter, as for POST /v1/windows without its padding.
+    The last window of a document may be shorter; POST /v1/windows pads it instead.
     """
     lengths = np.diff(rows.offsets)
     counts = -(-lengths // stride)
@@ -176,7 +176,7 @@ def cut_windows(rows: Rows, places: Int64s, window: int, stride: int) -> Rows:
 def make_rows(
     ids: NDArray[np.integer[Any]], offsets: Int64s, places: Int64s, end: int, input_number: int
 ) -> Rows:
-    """Make rows that are whole documents, at places of a file."""
+    """Make rows that are whole documents of a file, with their places."""
     num_rows = len(places)
     return Rows(
         ids,
@@ -189,7 +189,7 @@ def make_rows(
 
 
 def frame(rows: Rows, begin_id: int, end_id: int, dtype: type[np.integer[Any]]) -> None:
-    """Put ids around rows, as `frame_rows`; a model learns the one behind."""
+    """Add ids around rows like `frame_rows`; in the mask, those before are 0, those after 1."""
     offsets = rows.offsets
     rows.ids, rows.offsets = frame_rows(rows.ids, offsets, begin_id, end_id, dtype)
     if rows.mask is not None:
@@ -205,13 +205,13 @@ def frame_rows(
     end_id: int,
     dtype: type[np.integer[Any]],
 ) -> tuple[NDArray[np.integer[Any]], Int64s]:
-    """Copy rows of ids to another dtype, with an id before and behind each that is not empty.
+    """Copy rows of ids to another dtype; add an id before and after each row that is not empty.
 
     Args:
-        ids: the rows joined.
-        offsets: int64[B + 1], where each begins.
-        begin_id: the id before; below 0: none.
-        end_id: the id behind; below 0: none.
+        ids: the rows, joined.
+        offsets: int64[B + 1], where each row begins.
+        begin_id: the id to add before a row; a negative value adds none.
+        end_id: the id to add after a row; a negative value adds none.
         dtype: uint16 or int32.
     """
     num_added = (begin_id >= 0) + (end_id >= 0)

@@ -8,14 +8,15 @@ from vocabularies.model.vocabulary import Vocabulary
 
 
 def open_engine(name: str, vocabulary: Vocabulary) -> Codec:
-    """Open an engine without threads of its own, as the threads of the job call it.
+    """Open an engine that computes on the calling threads, which are those of the job.
 
     Args:
-        name: "cpu"; "gpu", which is all GPUs of this process; "auto", the GPUs if there are any.
+        name: "cpu"; "gpu": all GPUs of this process; "auto": the GPUs if there are any, else the
+            CPU.
         vocabulary: the vocabulary of the job.
 
     Raises:
-        ValueError: a GPU was named, and there is none.
+        ValueError: "gpu" was requested, and there is no GPU.
         VocabularyError: no encoder can compute the vocabulary.
     """
     cpu = CpuEngine(num_threads=1)

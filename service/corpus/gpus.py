@@ -1,4 +1,4 @@
-"""Opens all GPUs for a job; each block is encoded by the GPU with the least to do."""
+"""Opens all GPUs for a job; the GPU with the fewest waiting bytes encodes each block."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ MEMORY_SHARE = 0.5  # Of a GPU's free memory, as the service's default.
 
 
 class Gpus:
-    """Several engines as one; threads may call it at once.
+    """Presents several engines as one engine; it is thread-safe.
 
     Args:
-        engines: an engine for each GPU, with the CPU engine beside it.
+        engines: one engine per GPU, each combined with the CPU engine.
     """
 
     name = "gpu"
@@ -33,15 +33,15 @@ class Gpus:
         self._lock = threading.Lock()
 
     def status(self) -> EngineStatus:
-        """Report the state of the first one."""
+        """Return the state of the first engine."""
         return self.engines[0].status()
 
     def host_memory(self, num_bytes: int) -> NDArray[np.uint8]:
-        """Allocate memory from which the first one reads fastest."""
+        """Allocate memory from which the first engine reads fastest."""
         return self.engines[0].host_memory(num_bytes)
 
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
-        """Encode each row on the GPU that has the fewest bytes before it."""
+        """Encode each row on the GPU with the fewest waiting bytes."""
         size = batch.size
         with self._lock:
             number = min(range(len(self.engines)), key=self._num_bytes.__getitem__)
@@ -53,7 +53,7 @@ class Gpus:
                 self._num_bytes[number] -= size
 
     def count(self, vocabulary: Vocabulary, batch: Batch) -> Counted:
-        """Count the ids that `encode` would give each row."""
+        """Count the ids that `encode` would return for each row."""
         return self.engines[0].count(vocabulary, batch)
 
     def decode(
@@ -78,7 +78,7 @@ def open_gpus(cpu: Engine, count: int, vocabulary: Vocabulary) -> Gpus:
     Args:
         cpu: the CPU engine.
         count: the number of GPUs.
-        vocabulary: the vocabulary of the job, which is on all of them before the first block.
+        vocabulary: the vocabulary of the job, which is loaded on all GPUs before this returns.
 
     Raises:
         DeviceUnavailable: a GPU cannot be used.

@@ -1,4 +1,4 @@
-"""The files of a job: their formats, how they are opened, and their digests.
+"""Finds, opens and digests the input files of a job, and detects their formats.
 
 A local path is opened as a file; anything with a scheme, such as s3://, by fsspec.
 """
@@ -45,7 +45,7 @@ FORMATS = {
     ".fastq": "fastq",
     ".fq": "fastq",
 }
-"""The formats by the end of a file's name, without that of a compression."""
+"""The format of each file name suffix, after a suffix of a compression was removed."""
 READ_AS = ("jsonl", "text", "lines", "parquet", "arrow", "fasta", "fastq")
 COMPRESSIONS = {".gz": "gzip", ".bgz": "gzip", ".bgzf": "gzip", ".zst": "zstd", ".zstd": "zstd"}
 MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
@@ -55,19 +55,20 @@ UNREADABLE: tuple[type[Exception], ...] = (OSError, EOFError, ValueError, ZstdEr
 
 
 class UnreadableInput(ValueError):
-    """A file cannot be read, or is damaged; the message has its name and the reason."""
+    """A file cannot be read, or is damaged; the message contains its name and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A file of documents.
+    """An input file of a job.
 
     Attributes:
         path: a local path or a URL.
-        size: its bytes, packed.
+        size: the bytes of the file as stored, perhaps compressed.
         format: one of READ_AS.
-        etag: the version of a URL by its store; "" for a local file.
-        mtime_ns: when a local file changed last; the manifest has no times, and leaves it out.
+        etag: the version that the store reports for a URL; "" for a local file.
+        mtime_ns: when a local file was last changed; not part of the manifest, which contains no
+            times.
     """
 
     path: str
@@ -77,22 +78,22 @@ class Input:
     mtime_ns: int = 0
 
     def describe(self) -> dict[str, Any]:
-        """Return all but the time."""
+        """Return all fields except the time."""
         described = dataclasses.asdict(self)
         del described["mtime_ns"]
         return described
 
     @property
     def is_local(self) -> bool:
-        """Whether the path is one of this machine."""
+        """Return whether the path is a local path."""
         return SCHEME.match(self.path) is None
 
 
 def expand(paths: Sequence[str], read_as: str | None) -> list[str]:
-    """Replace folders by their files, and patterns of URLs by their matches, in order of names.
+    """Replace folders by their files, and URL patterns by their matches, sorted by name.
 
-    Of a folder these are the files whose names say a format, or all if `read_as` is one; names that
-    begin with a dot are left out.
+    From a folder, files whose suffix has a known format are chosen, or all files if `read_as` is
+    set; names that begin with a dot are skipped.
     """
     expanded: list[str] = []
     for path in paths:
@@ -127,14 +128,14 @@ def _is_known(path: str) -> bool:
 
 
 def find_inputs(paths: Sequence[str], read_as: str | None) -> tuple[list[Input], list[str]]:
-    """Look up files, and the faults of those that cannot be read.
+    """Return the files at the paths, and the errors of those that cannot be read.
 
     Args:
-        paths: local paths or URLs, each once or several times.
-        read_as: the format of all; None: by the ends of their names.
+        paths: local paths or URLs; a path may occur several times.
+        read_as: the format of all files; None: by the suffix of each name.
 
     Raises:
-        ValueError: a name does not say the format.
+        ValueError: the suffix of a name has no known format.
         NotInstalled: a URL needs a package that is not installed.
     """
     inputs, faults = [], []
@@ -170,7 +171,7 @@ def _look_up(path: str, format: str) -> Input:
 
 
 def _find_filesystem(url: str) -> tuple[Any, str]:
-    """Return the file system of a URL, and the name there.
+    """Return the file system of a URL, and the file's name in it.
 
     Raises:
         NotInstalled: fsspec, or its package for the scheme, is not installed.
@@ -188,10 +189,10 @@ def _find_filesystem(url: str) -> tuple[Any, str]:
 
 
 def _open_local(path: str) -> io.FileIO:
-    """Open a file, without waiting for somebody to write into a pipe.
+    """Open a file; never wait for the writer of a pipe.
 
     Raises:
-        OSError: it cannot be opened, or cannot be read twice.
+        OSError: the file cannot be opened, or cannot be read twice.
     """
     file = open(path, "rb", buffering=0, opener=lambda name, flags: os.open(name, flags | WAIT_NOT))
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -201,10 +202,10 @@ def _open_local(path: str) -> io.FileIO:
 
 
 def open_input(file: Input) -> BinaryIO:
-    """Open the bytes of a file as they are.
+    """Open the raw bytes of a file.
 
     Raises:
-        OSError: it cannot be opened.
+        OSError: the file cannot be opened.
     """
     if file.is_local:
         return _open_local(file.path)
@@ -214,10 +215,10 @@ def open_input(file: Input) -> BinaryIO:
 
 @contextmanager
 def naming_errors(file: Input) -> Iterator[None]:
-    """Turn errors of a file's content into UnreadableInput with its name.
+    """Convert errors about a file's content to UnreadableInput with the file's name.
 
     Raises:
-        UnreadableInput: the code inside raised an error of reading.
+        UnreadableInput: the code in the `with` block raised an error about reading.
     """
     try:
         yield
@@ -233,16 +234,16 @@ def naming_errors(file: Input) -> Iterator[None]:
 
 
 def detect_compression(begin: bytes) -> str:
-    """Return "gzip", "zstd" or "" by the first bytes of a file."""
+    """Return "gzip", "zstd" or "" according to the first bytes of a file."""
     return next((name for magic, name in MAGIC.items() if begin.startswith(magic)), "")
 
 
 class DigestedFile(io.RawIOBase):
-    """Reads a file, and digests its blocks on the way.
+    """Reads a file, and digests the blocks that were read.
 
     Attributes:
-        digests: the digests of whole blocks that nobody has removed yet, by their numbers.
-        num_bytes: the bytes that were read.
+        digests: the digests of whole blocks by block number, until `take_digests` removes them.
+        num_bytes: the number of bytes read so far.
     """
 
     def __init__(self, file: BinaryIO, is_digested: bool) -> None:
@@ -260,7 +261,7 @@ class DigestedFile(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Read the next bytes; return how many, 0 at the end."""
+        """Read the next bytes; return their number, 0 at the end."""
         size: int = self._file.readinto(buffer)  # type: ignore[attr-defined]
         self.num_bytes += size
         if not self._is_digested:
@@ -284,20 +285,20 @@ class DigestedFile(io.RawIOBase):
         self._rest = DIGEST_BYTES
 
     def take_digests(self, is_end: bool) -> dict[int, bytes]:
-        """Return the new digests; at the end of the file, read its unread rest first."""
+        """Return the new digests; at the end of the content, read the rest of the file first."""
         while is_end and self.read(DIGEST_BYTES):
             pass
         digests, self.digests = self.digests, {}
         return digests
 
     def close(self) -> None:
-        """Close the file below, too."""
+        """Close this object and the file that it reads."""
         self._file.close()
         super().close()
 
 
 def unpack(file: io.BufferedReader, name: str) -> BinaryIO:
-    """Return the unpacked content of a file, by its first bytes."""
+    """Return the decompressed content of a file; its first bytes show the compression."""
     match detect_compression(file.peek(4)[:4]):
         case "gzip":
             return cast("BinaryIO", UnpackedGzip(cast("BinaryIO", file), name))
@@ -308,12 +309,12 @@ def unpack(file: io.BufferedReader, name: str) -> BinaryIO:
 
 
 class InputDigest:
-    """The digest of one file: SHA-256 of the SHA-256s of its blocks of DIGEST_BYTES.
+    """The digest of one file: the SHA-256 of the SHA-256s of its blocks of DIGEST_BYTES.
 
-    Blocks are digested by the threads that read them, in any order.
+    The threads that read blocks digest them, in any order.
 
     Attributes:
-        blocks: the digests so far by the number of the block.
+        blocks: the digests so far by block number.
     """
 
     def __init__(self, size: int) -> None:
@@ -321,7 +322,7 @@ class InputDigest:
         self.blocks: dict[int, bytes] = {}
 
     def result(self) -> str | None:
-        """Return the digest; None: blocks are missing."""
+        """Return the digest; None if blocks are missing."""
         if len(self.blocks) != self.num_blocks:
             return None
         joined = b"".join(self.blocks[number] for number in range(self.num_blocks))

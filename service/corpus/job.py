@@ -1,4 +1,4 @@
-"""The description of a job: everything that the bytes of its shards depend on."""
+"""Defines the description of a job: everything on which the bytes of its shards depend."""
 
 from __future__ import annotations
 
@@ -14,37 +14,40 @@ from service.corpus.inputs import Input
 MAX_DOCUMENT_BYTES = 256 << 20
 SHARD_TOKENS = 1_000_000_000
 VERSION = 2
-"""Of the manifest, the checkpoints and the bytes that the same job makes; it changes with them."""
+"""The version of the manifest, the checkpoints and the shards; any change increases it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Everything that the bytes of the shards depend on, except the vocabulary's content.
+    """Everything on which the bytes of the shards depend, except the vocabulary's content.
 
     Attributes:
-        inputs: the files, in order.
-        vocabulary: its digest.
+        inputs: the input files, in order.
+        vocabulary: the digest of the vocabulary.
         format: the format of the shards; see `writing`.
-        prefix: the begin of their names.
-        shard_tokens: a shard has no more ids, unless a single document has.
-        num_parts: the files are dealt to so many parts, each with shards of its own.
-        key: the key, or column, of the text.
-        begin_id, end_id: the ids before and behind each document; None: none.
-        add_special_tokens: whether the vocabulary's begin and end tokens are put around it.
+        prefix: the common prefix of the shards' names.
+        shard_tokens: the most ids of a shard, unless a single document has more.
+        num_parts: the number of parts among which the files are divided; each part writes its own
+            shards.
+        key: the JSON key, or the column, that contains the text.
+        begin_id, end_id: the ids before and after each document; None: no id.
+        add_special_tokens: whether the vocabulary's begin and end tokens are put around each
+            document.
         special: how special-token text inside a document is encoded; see `EncodeOptions`.
-        pack: the length of packed rows; None: a row is a document.
+        pack: the length of packed rows, in ids; None: each document is a row.
         shuffle: the seed by which the rows of each shard are shuffled; None: they keep their order.
-        window, stride: rows are windows of so many ids, and begin so many ids apart; None: a row
-            is a document.
-        reverse_complement: whether the other strand is encoded.
-        uppercase: whether the letters a to z are made upper case first.
-        circular: whether sequences wrap; None: as the vocabulary says.
-        chat_template: the template that makes texts of chats; "" if there are none.
+        window, stride: the length of windows, which become the rows, and the distance of their
+            begins, in ids; None: each document is a row.
+        reverse_complement: whether the reverse complement is encoded.
+        uppercase: whether the letters a to z are converted to upper case first.
+        circular: whether sequences are circular; None: the vocabulary's setting.
+        chat_template: the template that renders chats to texts; "" if the inputs are not chats.
         chat_tokens: the named tokens that the template reads.
-        has_mask: whether rows have a mask of the text of chats that a model learns.
-        max_document_bytes: longer documents, or lines of JSONL, chats and lines, are rejected.
-        is_digested: whether inputs and shards get digests.
-        skips_unreadable: whether files that cannot be read are left out.
+        has_mask: whether rows have a mask of the parts of chats that a model learns.
+        max_document_bytes: the largest size of a document, or of a line of a line-based format;
+            longer ones are rejected.
+        is_digested: whether the digests of inputs and shards are computed.
+        skips_unreadable: whether unreadable files are skipped.
     """
 
     inputs: tuple[Input, ...]
@@ -78,7 +81,7 @@ class Job:
         return {name: getattr(self, name) for name in names}
 
     def fingerprint(self) -> str:
-        """Return a digest of everything, by which a later run knows the same job."""
+        """Return a digest of the whole description, by which later runs recognize the job."""
         described = {
             "version": VERSION,
             "options": self.options(),
@@ -88,12 +91,12 @@ class Job:
         return f"sha256:{hashlib.sha256(json).hexdigest()}"
 
     def times_digest(self) -> str:
-        """Return a digest of when each local file changed last."""
+        """Return a digest of the modification times of all local files."""
         json = orjson.dumps([(file.path, file.mtime_ns) for file in self.inputs])
         return f"sha256:{hashlib.sha256(json).hexdigest()}"
 
     def parts(self) -> list[range]:
-        """Deal the files to parts: neighbours together, of about the same bytes."""
+        """Divide the files into parts of consecutive files with about the same number of bytes."""
         num_parts = min(self.num_parts, len(self.inputs))
         total = sum(file.size for file in self.inputs)
         parts: list[range] = []

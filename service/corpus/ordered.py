@@ -2,7 +2,7 @@
 
     tasks ─► a thread that takes them (and reads files) ─► pool ─► results, in order
 
-Only so many tasks are between the first arrow and the last, so memory is bounded.
+The number of tasks between the first and the last arrow is limited, so memory is bounded.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ POLL_S = 0.2
 
 
 class Stopped(Exception):
-    """The results are not needed any more."""
+    """Raised in tasks whose results are not needed any more."""
 
 
 class OrderedRun(Generic[Result]):
@@ -26,7 +26,7 @@ class OrderedRun(Generic[Result]):
 
     Args:
         pool: runs the tasks.
-        max_ahead: the most tasks whose results were not yielded.
+        max_ahead: the most tasks whose results have not been yielded.
     """
 
     def __init__(self, pool: ThreadPoolExecutor, max_ahead: int) -> None:
@@ -38,7 +38,7 @@ class OrderedRun(Generic[Result]):
         self._running = threading.local()
 
     def wait_for_turn(self) -> None:
-        """Wait until all results before were yielded: for a task that needs much memory.
+        """Wait until all earlier results were yielded; for a task that needs much memory.
 
         The task calls it, or the iterator of tasks for its next one.
 
@@ -52,7 +52,7 @@ class OrderedRun(Generic[Result]):
                 raise Stopped
 
     def run(self, tasks: Iterator[Callable[[], Result]]) -> Iterator[Result]:
-        """Yield the result of each task; an error of a task, or of the iterator, is raised."""
+        """Yield the result of each task; raise an error of a task or of the iterator of tasks."""
         errors: list[BaseException] = []
         feeder = threading.Thread(target=self._feed, args=(tasks, errors), daemon=True)
         feeder.start()

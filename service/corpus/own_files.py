@@ -1,4 +1,4 @@
-"""Knows the files that jobs have written, which are no inputs of another job."""
+"""Recognizes files that jobs have written, so that other jobs do not use them as inputs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ BESIDE_SHARDS = r"manifest\.json|rejects_\d{5}\.jsonl|part_\d{5}\.checkpoint"
 
 
 class OwnFiles:
-    """The files of jobs in folders: of a job to come, and of those whose manifest is there.
+    """Recognizes files of the next job, and of all jobs whose manifest is in the file's folder.
 
     Args:
-        out: the folder of the job to come.
-        prefix: the begin of the names of its shards.
+        out: the folder of the next job.
+        prefix: the common prefix of the names of its shards.
         format: the format of its shards.
     """
 
@@ -28,7 +28,7 @@ class OwnFiles:
         self._patterns[self._out] = [own, *_find_patterns(self._out)]
 
     def has(self, path: str) -> bool:
-        """Whether a file is one of a job."""
+        """Return whether a job has written a file, or will write it."""
         folder, name = os.path.split(os.path.realpath(path))
         if folder not in self._patterns:
             self._patterns[folder] = _find_patterns(folder)
@@ -36,7 +36,7 @@ class OwnFiles:
 
 
 def _find_patterns(folder: str) -> list[re.Pattern[str]]:
-    """Return a pattern for the names of the files of the job in a folder, if there is one."""
+    """Return a pattern of the names of files of the job in a folder; [] without a job."""
     prefixes: set[str] = set()
     has_index = has_job = False
     for path in (Path(folder, MANIFEST), *Path(folder).glob("part_*.checkpoint")):

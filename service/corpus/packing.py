@@ -1,4 +1,4 @@
-"""Packs documents into rows of one length: they follow one another, and are cut where a row ends.
+"""Packs documents into rows of equal length: documents are joined and cut where a row ends.
 
 documents  |--a--|-----b-----|---c---|
 rows       |-------|-------|-------|     the rest waits for the next documents
@@ -12,12 +12,12 @@ from service.corpus.documents import Int64s, Rows
 
 
 class Packer:
-    """Makes rows of one length of documents that come one after another.
+    """Makes rows of equal length from consecutive documents.
 
     Args:
-        length: the ids of a row.
-        skip: the ids of the first document that earlier rows have.
-        input_number, place: where the first document comes from.
+        length: the number of ids in a row.
+        skip: the number of the first document's ids that are already in earlier rows.
+        input_number, place: the file number and the place of the first document.
     """
 
     def __init__(self, length: int, skip: int, input_number: int, place: int) -> None:
@@ -30,11 +30,11 @@ class Packer:
 
     @property
     def num_left(self) -> int:
-        """The ids that wait for the next documents."""
+        """The number of ids that wait for the next documents."""
         return 0 if self._rest is None else len(self._rest.ids)
 
     def add(self, rows: Rows) -> Rows:
-        """Return the packed rows that documents complete; `rows` are whole documents."""
+        """Add documents, one per row of `rows`, and return the packed rows that are complete."""
         joined = self._join(rows)
         # Where each document begins, and in the last place where the one behind them does.
         inputs = np.concatenate([self._inputs[:1], joined.next_inputs])
@@ -52,7 +52,7 @@ class Packer:
         return packed
 
     def _join(self, rows: Rows) -> Rows:
-        """Put the rest before new documents, without the ids that are in earlier rows already."""
+        """Prepend the waiting ids to new documents; drop ids that are already in earlier rows."""
         if self._unread and len(rows):
             lengths = np.diff(rows.offsets)
             lengths[0] -= self._unread
@@ -89,7 +89,8 @@ class Packer:
     ) -> tuple[Rows, Int64s, Int64s]:
         """Make rows that end at `ends`.
 
-        Also return the number of the document behind each, and how many of its ids are before.
+        Also return, for each row, the number of the document after its end, and how many ids of
+        this document precede the end.
         """
         size = len(ends) * self.length
         # A document that ends there is before the end; an empty one that begins there is behind it,
@@ -110,7 +111,7 @@ class Packer:
         return packed, first, skips
 
     def _keep(self, joined: Rows, begin: int, size: int) -> None:
-        """Keep the documents from `begin` on, without the first `size` ids of all."""
+        """Store the documents from `begin` on, without the first `size` of all ids."""
         self._rest = Rows(
             joined.ids[size:].copy(),
             np.maximum(joined.offsets[begin:] - size, 0),

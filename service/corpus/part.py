@@ -1,4 +1,4 @@
-"""Runs one part of a job: reads its files, encodes them, and writes their shards."""
+"""Runs one part of a job: reads its files, encodes the documents, and writes shards."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class _Block(NamedTuple):
 
     Attributes:
         input: the number of the file.
-        encoded: its documents; None: the file cannot be read from there on.
-        error: the reason.
+        encoded: the encoded documents; None: the file cannot be read from this block on.
+        error: why the file cannot be read.
     """
 
     input: int
@@ -45,8 +45,8 @@ class Workers:
         encoder: encodes documents.
         pool: runs the blocks of all parts.
         max_ahead: the most blocks of a part in memory.
-        progress: counts the work that was done.
-        should_stop: whether the parts must end, because one has failed.
+        progress: counts the finished work.
+        should_stop: whether all parts must end, because one has failed.
     """
 
     encoder: DocumentEncoder
@@ -57,11 +57,11 @@ class Workers:
 
 
 class PartResult(NamedTuple):
-    """A part that is done.
+    """A complete part.
 
     Attributes:
-        checkpoint: its shards.
-        num_rejects: the records without ids.
+        checkpoint: the final checkpoint, which lists the shards.
+        num_rejects: the number of rejected records.
     """
 
     checkpoint: Checkpoint
@@ -74,13 +74,13 @@ def run_part(job: Job, number: int, files: range, folder: Path, workers: Workers
     Args:
         job: the job.
         number: the number of the part.
-        files: the numbers of its files.
+        files: the numbers of the part's files.
         folder: the folder of the shards.
         workers: the objects that the parts share.
 
     Raises:
-        UnreadableInput: a file cannot be read, and the job does not skip it.
-        OtherJob: the folder has a checkpoint of another job.
+        UnreadableInput: a file cannot be read, and the job does not skip unreadable files.
+        OtherJob: the folder contains a checkpoint of another job.
         OSError: the disk is full, or fails.
     """
     fingerprint = job.fingerprint()
@@ -118,7 +118,7 @@ def _write_all(
     shards: Shards,
     workers: Workers,
 ) -> int:
-    """Write the rows of all documents that are left; return the ids that do not fill a row."""
+    """Write the rows of all remaining documents; return how many ids fill no row."""
     cursor, skip = done.cursor, done.cursor.skip
     workers.progress.skip(sum(job.inputs[i].size for i in range(files.start, cursor.input)))
     packer = None
@@ -165,7 +165,7 @@ def _make_tasks(
     encoder: DocumentEncoder,
     wait_for_turn: Callable[[], None],
 ) -> Iterator[Callable[[], _Block]]:
-    """Make the tasks that load and encode a block each."""
+    """Yield tasks, each of which loads and encodes a block."""
     for number in range(done.cursor.input, files.stop):
         start = done.cursor.place if number == done.cursor.input else 0
         try:

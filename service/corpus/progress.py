@@ -13,25 +13,25 @@ MEGA = 1e6
 
 
 class PartProgress(Protocol):
-    """Is told what a part has done."""
+    """Receives the progress of a part."""
 
     def skip(self, num_bytes: int) -> None:
-        """Note bytes of files that an earlier run has done."""
+        """Add bytes of files that an earlier run has processed."""
 
     def add(self, num_bytes: int, text_bytes: int, num_documents: int, num_tokens: int) -> None:
-        """Note what was done."""
+        """Add finished work."""
 
 
 class Progress:
-    """Counts the work of all parts of a job; several threads may call it at once.
+    """Counts the work of all parts of a job; it is thread-safe.
 
     Args:
-        total_bytes: the bytes of all files, packed.
+        total_bytes: the bytes of all files as stored, perhaps compressed.
         stream: the stream of the line; None: no line is written.
 
     Attributes:
-        num_verified: the documents that were compared with the reference, when the job is done.
-        remote_cpu_seconds: the processor time that other processes took, when the job is done.
+        num_verified: the number of documents compared with the reference, set when the job is done.
+        remote_cpu_seconds: the CPU time of other processes, set when the job is done.
     """
 
     def __init__(self, total_bytes: int, stream: TextIO | None = sys.stderr) -> None:
@@ -47,11 +47,11 @@ class Progress:
 
     @property
     def seconds(self) -> float:
-        """The time since the start."""
+        """The seconds since the start."""
         return perf_counter() - self.started
 
     def skip(self, num_bytes: int) -> None:
-        """Note bytes of files that an earlier run has done."""
+        """Add bytes of files that an earlier run has processed."""
         with self._lock:
             self.skipped_bytes += num_bytes
 
@@ -84,7 +84,7 @@ class Progress:
         )
 
     def close(self) -> None:
-        """Clear the line of a terminal."""
+        """Clear the line on a terminal."""
         if self._stream is not None and self._is_terminal:
             self._stream.write("\x1b[K")
             self._stream.flush()

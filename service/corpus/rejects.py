@@ -1,4 +1,4 @@
-"""Writes the rejects: a line of JSON for each record without ids, with its place and reason."""
+"""Writes rejected records: a line of JSON for each, with its place and the reason."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNITS = {
     "fasta": "record",
     "fastq": "record",
 }
-"""What a place counts, from 0, by the format of the file."""
+"""The unit that places count, from 0, by the format of the file."""
 
 
 class RejectFile:
@@ -30,7 +30,8 @@ class RejectFile:
     Args:
         path: the file.
         inputs: the files of the job.
-        cursor: where the part continues; an earlier run may have written rejects from there on.
+        cursor: where the part continues; later rejects in the file, written by an earlier run, are
+            dropped.
 
     Attributes:
         num_rejects: the number of rejects.
@@ -44,7 +45,7 @@ class RejectFile:
         self._file = open(path, "ab")
 
     def _keep_before(self, cursor: Cursor) -> None:
-        """Drop the lines behind the cursor, and a line that an interruption has cut."""
+        """Drop the lines after the cursor, and an incomplete last line."""
         if not self.path.exists():
             return
         size = 0
@@ -61,7 +62,7 @@ class RejectFile:
             file.truncate(size)
 
     def write(self, input_number: int, rejects: Sequence[Reject]) -> None:
-        """Write rejects of one file."""
+        """Write the rejects of one file."""
         file = self._inputs[input_number]
         for reject in rejects:
             line = {

@@ -1,4 +1,4 @@
-"""Runs a job: its parts side by side, the lock of its folder, and the manifest."""
+"""Runs a job: locks its folder, runs its parts in parallel, and writes the manifest."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ LEFTOVERS = (".*.partial", "part_*.checkpoint", "rejects_*.jsonl")
 
 
 class PartRunner(Protocol):
-    """Runs the parts of a job, which decides nothing about their bytes."""
+    """Runs the parts of a job; the bytes of the shards do not depend on the runner."""
 
     def run_parts(self, job: Job, vocabulary: Vocabulary, folder: Path) -> list[PartResult]:
-        """Do what an earlier run of each part has left; one that fails stops the others.
+        """Run each part to its end, from its checkpoint if any; a part that fails stops the others.
 
         Args:
             job: the job.
-            vocabulary: its vocabulary.
+            vocabulary: the vocabulary of the job.
             folder: the folder of the shards.
 
         Raises:
@@ -61,13 +61,13 @@ class PartRunner(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Running:
-    """Runs the parts in threads of this process, as many at a time as there are threads.
+    """Runs the parts in threads of this process, one part per thread at a time.
 
     Attributes:
         engine: computes the ids.
-        num_threads: the threads that read and encode.
-        progress: counts the work that was done.
-        num_verified: the documents that are compared with the reference.
+        num_threads: the number of threads that read and encode.
+        progress: counts the finished work.
+        num_verified: the number of documents that are compared with the reference.
     """
 
     engine: Codec
@@ -76,7 +76,7 @@ class Running:
     num_verified: int = 0
 
     def run_parts(self, job: Job, vocabulary: Vocabulary, folder: Path) -> list[PartResult]:
-        """Do what an earlier run of each part has left; see `PartRunner`."""
+        """Run each part to its end, from its checkpoint if any; see `PartRunner`."""
         verifier = Verifier(job, vocabulary, self.num_verified)
         id_dtype = FORMATS[job.format].id_dtype(len(vocabulary))
         encoder = DocumentEncoder(job, vocabulary, self.engine, id_dtype, verifier)
@@ -92,15 +92,15 @@ def run_job(
 
     Args:
         job: the job.
-        vocabulary: its vocabulary.
-        folder: the folder of the shards, which is made.
-        running: runs its parts.
-        is_fresh: remove the files of earlier runs there.
+        vocabulary: the vocabulary of the job.
+        folder: the folder of the shards, which is created if needed.
+        running: runs the parts.
+        is_fresh: whether files of earlier runs in the folder are removed first.
 
     Raises:
-        UnreadableInput: a file cannot be read, and the job does not skip it.
-        OtherJob: the folder has another job, or another run is in it.
-        DiffersFromReference: a document that is verified has other ids.
+        UnreadableInput: a file cannot be read, and the job does not skip unreadable files.
+        OtherJob: the folder contains another job, or another run is using it.
+        DiffersFromReference: the ids of a verified document differ from the reference's.
         OSError: the disk is full, or fails.
     """
     with locked(folder):
@@ -130,10 +130,10 @@ def _remove_partial(folder: Path) -> None:
 
 
 def _find_done(job: Job, folder: Path) -> dict[str, Any] | None:
-    """Return the manifest of the same job; None: it is not done.
+    """Return the manifest if the same job is already done; else None.
 
     Raises:
-        OtherJob: another job is done.
+        OtherJob: the folder contains the manifest of another job.
     """
     if not (folder / MANIFEST).exists():
         return None
@@ -146,9 +146,9 @@ def _find_done(job: Job, folder: Path) -> dict[str, Any] | None:
 
 
 def _check_times(job: Job, folder: Path) -> None:
-    """Keep the times of the inputs in a file; compare them with those of an earlier run.
+    """Store the modification times of the inputs in a file; compare them with an earlier run's.
 
-    The manifest and the shards depend on no time, so this is a file of its own.
+    They are in a separate file, as the manifest and the shards must not depend on times.
 
     Raises:
         OtherJob: an input has changed since the earlier run began.
@@ -163,10 +163,10 @@ def _check_times(job: Job, folder: Path) -> None:
 
 
 def _remove_all(folder: Path) -> None:
-    """Remove the files of jobs, and nothing else.
+    """Remove the files of jobs, and no other files.
 
     Raises:
-        OtherJob: the manifest is not one of a job.
+        OtherJob: the manifest was not written by a job.
     """
     names: set[str] = set()
     manifest = folder / MANIFEST
@@ -191,7 +191,7 @@ def _remove_all(folder: Path) -> None:
 def _run_in_threads(
     job: Job, folder: Path, encoder: DocumentEncoder, running: Running
 ) -> list[PartResult]:
-    """Run the parts, as many at a time as there are threads."""
+    """Run the parts, one per thread at a time."""
     parts = job.parts()
     failed = threading.Event()
     num_at_once = min(len(parts), running.num_threads)
@@ -224,7 +224,7 @@ def _run_in_threads(
 def _describe(
     job: Job, vocabulary: Vocabulary, id_dtype: type[np.integer[Any]], results: Sequence[PartResult]
 ) -> dict[str, Any]:
-    """Make the manifest. Nothing in it depends on when, where or how fast the job ran."""
+    """Make the manifest. It does not depend on when, where or how fast the job ran."""
     shards = [shard for result in results for shard in result.checkpoint.shards]
     return {
         "format_version": VERSION,

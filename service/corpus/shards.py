@@ -1,4 +1,4 @@
-"""Cuts rows into shards, and keeps a checkpoint after each."""
+"""Cuts rows into shards, and saves a checkpoint after each shard."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Shards:
         folder: the folder of the shards.
         id_dtype: the dtype of the ids.
         checkpoint: the progress, to which each shard is added.
-        save: keeps the checkpoint.
+        save: saves the checkpoint.
 
     Attributes:
         cursor: the place of the first document whose ids are not all written.
@@ -106,7 +106,7 @@ class Shards:
         return ShuffledWriter(plan, writer, job.shuffle + number * SEED_STEP)
 
     def finish(self) -> None:
-        """End the current shard, if there is one, and keep a checkpoint.
+        """End the current shard, if there is one, and save a checkpoint.
 
         Raises:
             OSError: the disk is full, or fails.

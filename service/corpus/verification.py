@@ -1,4 +1,4 @@
-"""Compares the rows of some documents with the reference, while a job runs."""
+"""Compares the rows of sampled documents with the reference while a job runs."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ MAX_TEXT_BYTES = 128 << 10  # Takes the reference about 0.3 s.
 
 
 class DiffersFromReference(ValueError):
-    """The ids of a document are not the reference's; this is a bug."""
+    """The ids of a document differ from the reference's; this is a bug."""
 
 
 @dataclass(slots=True)
 class Verifier:
-    """Compares documents spread over the bytes of a job; several threads may call it at once.
+    """Compares documents spread evenly over the bytes of a job; it is thread-safe.
 
-    Documents of more than MAX_TEXT_BYTES are left out.
+    Documents of more than MAX_TEXT_BYTES are not compared.
 
     Attributes:
         job: the job.
         vocabulary: the vocabulary.
         num_wanted: the number of documents to compare.
-        num_compared: the documents that were compared, and are equal.
+        num_compared: the number of documents that were compared and are equal.
     """
 
     job: Job
@@ -47,7 +47,7 @@ class Verifier:
             raise ValueError("--verify: the library tokenizers alone defines this vocabulary's ids")
 
     def check(self, documents: Documents, numbers: Int64s, rows: Rows, input_number: int) -> None:
-        """Compare some documents of a block with their rows.
+        """Compare the rows of sampled documents of a block with the reference's ids.
 
         Args:
             documents: the documents.

@@ -1,8 +1,8 @@
-"""Defines an encoder of the CPU engine, and lets several encoders share the rows of a batch.
+"""Defines encoders of the CPU engine, and divides the rows of a batch among several encoders.
 
-An encoder gives the ids of the texts themselves. The engine adds begin and end tokens, truncates,
-and computes the other strand. `ReferenceEncoder` makes the reference an encoder, and `BytesEncoder`
-its rule for bytes that are not UTF-8.
+An encoder returns the ids of the texts alone. The engine adds begin and end tokens, truncates, and
+makes reverse complements. `ReferenceEncoder` adapts the reference, and `BytesEncoder` adapts the
+reference's rule for bytes that are not UTF-8.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ EncodeRows = Callable[[Batch, EncodeOptions], Content]
 
 
 class Encoder(Protocol):
-    """Encodes batches for one vocabulary; several threads may call it at once."""
+    """Encodes batches for one vocabulary; it is thread-safe."""
 
     @property
     def name(self) -> str:
@@ -43,15 +43,15 @@ class Encoder(Protocol):
 
 
 class OneStepEncoder(Encoder, Protocol):
-    """An encoder that writes begin and end tokens itself, and counts ids without writing them."""
+    """An encoder that can also write begin and end tokens, and count ids without writing them."""
 
     def encode_with_added(
         self, batch: Batch, options: EncodeOptions, added: AddedIds
     ) -> Encoded | None:
-        """Encode each row with begin and end tokens around it; None: a row needs several steps."""
+        """Encode each row with begin and end tokens; None if a row needs several steps."""
 
     def count(self, batch: Batch, options: EncodeOptions) -> Content | None:
-        """Return the offsets of each row's ids without the ids; None: a row needs several steps."""
+        """Return the offsets of each row's ids, not the ids; None if this takes several steps."""
 
 
 class ReferenceEncoder:
@@ -81,7 +81,7 @@ class ReferenceEncoder:
 
 
 class BytesEncoder:
-    """The reference for rows that are not UTF-8, in a vocabulary that has all bytes.
+    """Encodes rows that are not UTF-8 with the reference, if the vocabulary has all bytes.
 
     Args:
         vocabulary: the vocabulary.
@@ -139,7 +139,7 @@ def flagged_rows(flags: NDArray[np.bool_], batch: Batch) -> NDArray[np.int64]:
 
 
 def holds_any(flags: NDArray[np.bool_], data: NDArray[np.uint8]) -> bool:
-    """Return whether data contain a byte flagged in bool[256], without a look-up for each byte."""
+    """Return whether data contain a byte flagged in bool[256]; faster than looking up each byte."""
     if not len(data):
         return False
     flags = flags.copy()
@@ -160,12 +160,12 @@ def encode_parts(
     parts: Iterable[tuple[NDArray[np.int64], EncodeRows]],
     others: EncodeRows,
 ) -> Content:
-    """Encode parts of a batch by different functions, and join the results in the batch's order.
+    """Encode parts of a batch with different functions, and join the results in row order.
 
     Args:
         batch: the rows.
         options: the options of all rows.
-        parts: row numbers and the function that encodes these rows; no row is in two parts.
+        parts: the row numbers of each part, and the function that encodes it; parts do not overlap.
         others: encodes the rows that are in no part.
     """
     parts = [(rows, encode) for rows, encode in parts if len(rows)]
@@ -194,7 +194,7 @@ def refuse_rows(content: Content, errors: dict[int, RowError]) -> Content:
 
 
 def take_rows(content: Content, rows: NDArray[np.int64]) -> Content:
-    """Copy some rows, int64[R] in order, into a content of their own."""
+    """Copy some rows, given by number in ascending order, to a new content."""
     sizes = np.diff(content.offsets)[rows]
     places = ragged_indices(content.offsets[rows], sizes)
     spans = None if content.spans is None else content.spans[places]

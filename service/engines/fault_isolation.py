@@ -1,7 +1,7 @@
-"""Isolates the row on which an engine fails: a failing batch is halved until the row is found.
+"""Isolates the rows on which an engine fails: a failing batch is halved until they are found.
 
-An engine reports the refusals that it expects in ``errors``; this module handles its unexpected
-exceptions, so that one row never fails the others of its batch.
+An engine reports expected refusals in ``errors``; this module handles unexpected exceptions, so
+that one row never fails the other rows of its batch.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def encode_isolated(engine: Codec, vocabulary: Vocabulary, batch: Batch) -> Enco
 def encode_failed(
     engine: Codec, vocabulary: Vocabulary, batch: Batch, error: BaseException
 ) -> Encoded:
-    """Encode the halves of a batch on which the engine has failed; one row becomes an error."""
+    """Encode the halves of a batch on which the engine failed; a single row becomes an error."""
     num_rows = len(batch)
     if num_rows <= 1:
         errors = _make_errors(vocabulary, num_rows, error)
@@ -98,9 +98,9 @@ def _join_rows(rows: Sequence[Sequence[int]], num_ids: int) -> NDArray[np.int64]
 
 
 def reraise_unless_failure(error: BaseException) -> None:
-    """Raise an error again unless it is a failure of the engine, which a Rust panic is, too.
+    """Raise an error again unless it is a failure of the engine, such as a Rust panic.
 
-    A batch that was abandoned or took too long is no failure: halves of it would not help.
+    A batch that was abandoned or took too long is not a failure, as halving it would not help.
     """
     is_failure = isinstance(error, Exception) or type(error).__name__ == "PanicException"
     try:

@@ -1,6 +1,6 @@
-"""Compares an encoder with a witness before it may answer.
+"""Compares an encoder's ids with the witness's before the encoder may be used.
 
-Its callers choose the encoder, and decide what follows from a difference.
+The callers choose the encoder, and decide what follows from a difference.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ MODES: tuple[Literal["match", "plain"], ...] = ("match", "plain")
 
 
 def make_test_texts(vocabulary: Vocabulary) -> list[str]:
-    """Make the texts of a self-test: TEXTS, and texts of the vocabulary's own tokens."""
+    """Make the texts of a self-test: TEXTS, and texts made from the vocabulary's tokens."""
     return [
         *TEXTS,
         *_token_texts(vocabulary),
@@ -69,7 +69,7 @@ def make_test_texts(vocabulary: Vocabulary) -> list[str]:
 
 
 def _token_texts(vocabulary: Vocabulary) -> Iterator[str]:
-    """Yield random tokens, joined."""
+    """Yield texts of joined random tokens."""
     chance = random.Random(0)
     tokens = vocabulary.tokens
     for i in range(NUM_RANDOM_TEXTS):
@@ -79,7 +79,7 @@ def _token_texts(vocabulary: Vocabulary) -> Iterator[str]:
 
 
 def _motif_texts(vocabulary: Vocabulary) -> Iterator[str]:
-    """Yield random motifs, whole or cut off, joined."""
+    """Yield texts of joined random motifs, which may be truncated."""
     chance = random.Random(0)
     motifs = vocabulary.motifs
     for _ in range(NUM_RANDOM_TEXTS if motifs else 0):
@@ -88,7 +88,7 @@ def _motif_texts(vocabulary: Vocabulary) -> Iterator[str]:
 
 
 def _special_texts(vocabulary: Vocabulary) -> Iterator[str]:
-    """Yield texts around the first and last special tokens."""
+    """Yield texts that contain the first and last special tokens."""
     tokens = vocabulary.special_tokens
     contents = [token.content for token in (*tokens[:4], *tokens[-4:])]
     for content in dict.fromkeys(contents):
@@ -120,7 +120,7 @@ def compare(encoder: Encoder, witness: Encoder, texts: Sequence[str]) -> SelfTes
 
 
 def _row(content: Content, row: int, with_spans: bool) -> object:
-    """Return a row in Python's own types: its refusal, or its ids and perhaps its spans."""
+    """Return a row in Python's own types: its refusal, or its ids and, if requested, its spans."""
     if row in content.errors:
         return content.errors[row]
     begin, end = content.offsets[row : row + 2]

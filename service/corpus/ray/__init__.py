@@ -4,6 +4,7 @@
     part.py     in a process of a node: runs one part by `run_part`
 
 Invariants: a node only runs `run_part`, so the bytes of a part are those of a local run. If a node
-is lost, its part continues on another node from its last checkpoint; if the lost node still runs,
-the lock of the part stops it. Nodes share the files and the folder of the shards.
+is lost, its part continues on another node from the last checkpoint; if the lost node is in fact
+still running, the lock of the part prevents two writers. Nodes share the files and the folder of
+the shards.
 """

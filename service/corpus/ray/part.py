@@ -1,6 +1,6 @@
 """Runs one part of a job in a process that Ray has started on some node.
 
-Of Ray it knows only that calls of the tally are sent to another process.
+It does not import Ray; the caller passes a function that sends counts to another process.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from vocabularies.model.vocabulary import Vocabulary
 PERIOD_S = 0.5
 
 _engines: dict[tuple[str, str], Codec] = {}
-"""The engines of this process, which Ray gives one part after another, by name and vocabulary."""
+"""The engines of this process by name and vocabulary; parts that Ray runs here share them."""
 
 
 class OtherNode(ValueError):
-    """A node does not fit the process that started the job."""
+    """A node has another version or another folder than the process that started the job."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteJob:
-    """A job, and how each of its parts is run.
+    """A job, and the settings with which its parts run.
 
     Attributes:
         job: the job.
-        vocabulary: its vocabulary.
+        vocabulary: the vocabulary of the job.
         folder: the folder of the shards.
-        lock: what is written in the lock of that folder.
-        working_folder: the folder that relative paths begin in.
+        lock: the content of the folder's lock file.
+        working_folder: the folder to which relative paths refer.
         engine: "cpu" or "gpu".
-        num_threads: the threads of a part.
-        num_verified: the documents of the job that are compared with the reference.
+        num_threads: the number of threads of a part.
+        num_verified: the number of the job's documents that are compared with the reference.
         version: the version of this package.
     """
 
@@ -63,7 +63,7 @@ class RemoteJob:
 
 
 class Counts(NamedTuple):
-    """The work since the previous counts, as arguments of `Progress.add` and `skip`."""
+    """The work since the last report, as arguments of `Progress.add` and `Progress.skip`."""
 
     num_bytes: int = 0
     text_bytes: int = 0
@@ -72,7 +72,7 @@ class Counts(NamedTuple):
     skipped_bytes: int = 0
 
     def plus(self, other: Counts) -> Counts:
-        """Return the sums."""
+        """Return the sum of two counts."""
         return Counts(*map(sum, zip(self, other, strict=True)))
 
 
@@ -80,9 +80,9 @@ class RemotePart(NamedTuple):
     """A part that is done.
 
     Attributes:
-        result: its shards.
-        num_verified: the documents that were compared with the reference.
-        cpu_seconds: the processor time that it took.
+        result: the result of the part.
+        num_verified: the number of documents compared with the reference.
+        cpu_seconds: the CPU time of the part.
     """
 
     result: PartResult
@@ -91,7 +91,7 @@ class RemotePart(NamedTuple):
 
 
 class SentProgress:
-    """Sends the progress of a part at intervals; only the thread of the part calls it.
+    """Sends the progress of a part at intervals; only one thread may call it.
 
     Args:
         send: sends counts.
@@ -116,14 +116,14 @@ class SentProgress:
             self.flush()
 
     def flush(self) -> None:
-        """Send the counts that were not sent yet."""
+        """Send the counts that have not been sent yet."""
         self._send(self._counts)
         self._counts = Counts()
         self._sent = perf_counter()
 
 
 def run_remote_part(remote: RemoteJob, number: int, send: Callable[[Counts], object]) -> RemotePart:
-    """Complete a part, from the checkpoint of an earlier attempt if there is one.
+    """Run a part to its end, from the checkpoint of an earlier attempt if there is one.
 
     Args:
         remote: the job.
@@ -131,7 +131,7 @@ def run_remote_part(remote: RemoteJob, number: int, send: Callable[[Counts], obj
         send: sends counts to the process that started the job.
 
     Raises:
-        OtherNode: this node has another version, or not the same folder.
+        OtherNode: this node has another version, or another folder at the same path.
         UnreadableInput, OtherJob, DiffersFromReference, OSError: as `run_part`.
     """
     begin = process_time()
@@ -159,7 +159,7 @@ def _check_node(remote: RemoteJob) -> None:
     """Check that this node has the version and the folder of the process that started the job.
 
     Raises:
-        OtherNode: it has not.
+        OtherNode: the version or the folder differs.
     """
     node = os.uname().nodename
     if remote.version != package_version():
@@ -174,10 +174,10 @@ def _check_node(remote: RemoteJob) -> None:
 
 
 def _check_run(remote: RemoteJob) -> None:
-    """Check that the run that this part belongs to is still going on.
+    """Check that the run of this part has not ended.
 
     Raises:
-        OtherJob: it has ended, or another one has begun.
+        OtherJob: the run has ended, or another one has begun.
     """
     if (remote.folder / LOCK).read_text() != remote.lock:
         raise OtherJob(

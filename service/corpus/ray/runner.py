@@ -1,6 +1,6 @@
-"""Gives the parts of a job to the nodes of a cluster of Ray, and waits until all are done.
+"""Runs the parts of a job on the nodes of a Ray cluster, and waits until all are done.
 
-If a node is lost, Ray starts its part again, which continues from its checkpoint.
+If a node is lost, Ray restarts its part, which continues from the checkpoint.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ POLL_S = 0.5
 CANCEL_S = 20.0
 CONNECT_S = 10.0
 MAX_RETRIES = 100
-"""How often a part begins anew after its node or process was lost."""
+"""How many times a part is restarted after its node or process was lost."""
 
 
 class PartLost(RuntimeError):
-    """A part was lost with its node too many times, or the cluster was lost."""
+    """A part's node was lost too many times, or the cluster was lost."""
 
 
 class Resources(NamedTuple):
     """The resources of a node that a part needs.
 
     Attributes:
-        num_cpus: the cores, which are its threads.
-        num_gpus: the GPUs, 0 or 1.
+        num_cpus: the number of cores, which is also the number of threads.
+        num_gpus: the number of GPUs, 0 or 1.
     """
 
     num_cpus: int
@@ -48,17 +48,17 @@ class Resources(NamedTuple):
 
 
 class Tally:
-    """Adds up what the parts do; an actor on the node of the command."""
+    """Sums the progress of all parts; an actor on the node that runs the command."""
 
     def __init__(self) -> None:
         self.counts = Counts()
 
     def add(self, counts: Counts) -> None:
-        """Add counts of a part."""
+        """Add the counts of a part."""
         self.counts = self.counts.plus(counts)
 
     def take(self) -> Counts:
-        """Return the counts that were added since the last call."""
+        """Return the sum of the counts since the last call."""
         counts, self.counts = self.counts, Counts()
         return counts
 
@@ -68,11 +68,13 @@ class RayRunner:
     """Runs the parts of a job on a cluster; see `run.PartRunner`.
 
     Attributes:
-        address: where the cluster is, as for `ray.init`; "local" starts one on this machine.
+        address: the address of the cluster, as for `ray.init`; "local" starts a cluster on this
+            machine.
         engine: "auto", "cpu" or "gpu".
-        num_threads: the threads, and cores, of a part; None: one, or the share of a GPU.
+        num_threads: the threads, and cores, of a part; None: one, or with GPUs a node's cores
+            divided by its GPUs.
         progress: counts the work that was done.
-        num_verified: the documents that are compared with the reference, at least.
+        num_verified: the smallest number of documents that are compared with the reference.
     """
 
     address: str
@@ -82,12 +84,12 @@ class RayRunner:
     num_verified: int = 0
 
     def run_parts(self, job: Job, vocabulary: Vocabulary, folder: Path) -> list[PartResult]:
-        """Complete all parts, from any checkpoints on; a part that fails stops the others.
+        """Run all parts to their end, from their checkpoints; a part that fails stops the others.
 
         Raises:
             ConnectionError: there is no cluster.
-            ValueError: a GPU was named, and the cluster has none, or no node has so many cores.
-            OtherNode: a node does not share the folder, or has another version.
+            ValueError: "gpu" was requested and the cluster has no GPU, or no node has enough cores.
+            OtherNode: a node has another folder or another version.
             PartLost: the cluster was lost.
         """
         _check_address(self.address)
@@ -143,10 +145,10 @@ class RayRunner:
 
 
 def _check_address(address: str) -> None:
-    """Check that something listens at HOST:PORT; Ray itself would try for many minutes.
+    """Check that a server listens at HOST:PORT; Ray itself would try for many minutes.
 
     Raises:
-        ConnectionError: nothing does.
+        ConnectionError: no server listens there.
     """
     host, _, port = address.rpartition(":")
     if "/" in host or not host or not port.isdigit():
@@ -165,10 +167,11 @@ def choose_resources(
     Args:
         nodes: as `ray.nodes` describes them.
         engine: "auto", "cpu" or "gpu".
-        num_threads: the cores; None: one, or the cores of a node for each of its GPUs.
+        num_threads: the number of cores; None: one, or with GPUs a node's cores divided by its
+            GPUs.
 
     Raises:
-        ValueError: no node has it.
+        ValueError: no node has these resources.
     """
     alive = [node["Resources"] for node in nodes if node["Alive"]]
     with_gpus = [] if engine == "cpu" else [node for node in alive if node.get("GPU", 0) >= 1]
@@ -186,7 +189,7 @@ def choose_resources(
 
 
 def _run(remote: RemoteJob, number: int, tally: Any) -> RemotePart:
-    """Run a part; Ray calls it on a node."""
+    """Run a part; Ray calls this function on a node."""
     sent: list[Any] = []
 
     def send(counts: Counts) -> None:
@@ -198,10 +201,10 @@ def _run(remote: RemoteJob, number: int, tally: Any) -> RemotePart:
 
 
 def _get(ref: Any) -> RemotePart:
-    """Return a part that is done, or raise its own error.
+    """Return the result of an ended part, or raise its error.
 
     Raises:
-        PartLost: the error is one of Ray.
+        PartLost: the error comes from Ray and not from the part.
     """
     try:
         part: RemotePart = ray.get(ref)
@@ -213,7 +216,7 @@ def _get(ref: Any) -> RemotePart:
 
 
 def _cancel(refs: list[Any]) -> None:
-    """End the running parts, and wait, as the next run of the job needs their locks."""
+    """Cancel the running parts, and wait until they end, as the next run needs their locks."""
     for ref in refs:
         ray.cancel(ref, force=True)
     ray.wait(refs, num_returns=len(refs), timeout=CANCEL_S)

@@ -6,7 +6,8 @@
     sequences.py     FASTA and FASTQ
     readers.py       chooses among them
 
-A reader yields functions without arguments; a thread that calls one gets the documents of a block.
-So a reader itself only does work that must be done in order, such as decompression. Any place of a
-document may be the start of a later reading, which gives the same documents from there on.
+A reader yields functions without arguments, each of which returns the documents of one block;
+threads call them. So the reader itself only does work that must be done in order, such as
+decompression. A later reading may start at the place of any document, and returns the same
+documents from there on.
 """

@@ -31,25 +31,25 @@ CLOCK = "strftime_now"
 
 
 class NoChat(ValueError):
-    """A record is no chat, or the template refuses it; the code is the first argument."""
+    """A record is not a chat, or the template refuses it; the first argument is the error code."""
 
 
 class _Marking(Generation):
-    """The block `generation`, which marks its text."""
+    """The Jinja block `generation`, which marks its text."""
 
     def text(self, caller: Macro) -> str:
-        """Render the statements, with a mark before and behind."""
+        """Render the statements, with a mark before and after them."""
         return f"{MARK}{caller()}{MARK}"
 
 
 class ChatRenderer:
-    """Renders chats by a template; threads may share one.
+    """Renders chats with a template; it is thread-safe.
 
-    A template does not know the time, so that the same chat is the same text for ever.
+    A template cannot read the time, so that the same chat always has the same text.
 
     Args:
         template: the source of the template.
-        tokens: the named tokens that it reads, such as {"bos_token": "<s>"}.
+        tokens: the named tokens that the template reads, such as {"bos_token": "<s>"}.
         is_masked: whether the learned text is marked.
 
     Raises:
@@ -71,10 +71,10 @@ class ChatRenderer:
         self._is_masked = is_masked
 
     def render(self, record: dict[str, Any], key: str) -> tuple[bytes, bytes]:
-        """Return the text of a chat, and a byte for each of its bytes: 1 where it is learned.
+        """Return the text of a chat, and a mask with 1 for each byte that a model learns.
 
         Raises:
-            NoChat: the record has no chat, or the template refuses it.
+            NoChat: the record contains no chat, or the template refuses it.
         """
         messages = record.get(key)
         if not isinstance(messages, list) or not all(isinstance(m, dict) for m in messages):
@@ -126,14 +126,14 @@ def _has_generation_blocks(tree: nodes.Template) -> bool:
 
 
 def _split_marks(text: str) -> tuple[bytes, bytes]:
-    """Remove the marks of a text; return it, and which of its bytes are between two of them."""
+    """Remove the marks from a text; return it, and the mask of the bytes between two marks."""
     parts = [part.encode(errors="replace") for part in text.split(MARK)]
     mask = b"".join(bytes([number % 2]) * len(part) for number, part in enumerate(parts))
     return b"".join(parts), mask
 
 
 def chat_documents(block: LineBlock, key: str, renderer: ChatRenderer) -> Documents:
-    """Make documents of the chats of a block of JSON lines."""
+    """Make documents from the chats in a block of JSON lines."""
     texts, masks, places = [], [], []
     rejects = list(block.rejects)
     for place, line in _find_lines(block):
@@ -169,7 +169,7 @@ def _parse(line: bytes) -> dict[str, Any]:
     """Parse a record.
 
     Raises:
-        NoChat: it is no JSON object.
+        NoChat: the record is not a JSON object.
     """
     try:
         record = orjson.loads(line)

@@ -3,9 +3,9 @@
     block 0          block 1          block 2
     |-- line --|-- line ----|-- line ------------------|-- line --|
 
-A plain local file is read by several threads: a block is the lines that begin in it, wherever they
-end. A compressed file, or a URL, is read in order, and a block ends behind the last line that is
-whole. In both ways any line's first byte may be the start of a later reading.
+A plain local file is read by several threads: a block contains the lines that begin in its range of
+bytes, wherever they end. A compressed file, or a URL, is read in order, and a block ends after the
+last whole line. In both cases a later reading may start at the first byte of any line.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class LineBlock:
     """Whole lines.
 
     Attributes:
-        data: uint8[N], writable; the last line may lack its line feed at the end of the file.
-        begin: the place of the first byte in the unpacked file.
-        end: the place from which the next block is read.
-        num_bytes: the bytes of the packed file that were read for it.
+        data: uint8[N], writable; at the end of the file, the last line may have no line feed.
+        begin: the place of the first byte in the decompressed file.
+        end: the place at which the next block begins.
+        num_bytes: the bytes of the compressed file that were read for the block.
         rejects: lines that are too long.
-        digests: of blocks of the packed file.
+        digests: the digests of blocks of the compressed file.
     """
 
     data: NDArray[np.uint8]
@@ -64,8 +64,8 @@ class Limits:
     """The limits of all blocks of a file.
 
     Attributes:
-        max_bytes: lines with more bytes, without the line feed, are rejected.
-        is_digested: whether blocks get digests.
+        max_bytes: the most bytes of a line without its line feed; longer lines are rejected.
+        is_digested: whether the digests of blocks are computed.
         wait_for_turn: returns when no earlier block is in memory; called before a block grows.
     """
 
@@ -78,9 +78,9 @@ LoadBlock = Callable[[], LineBlock]
 
 
 def read_line_blocks(file: Input, start: int, limits: Limits) -> Iterator[LoadBlock]:
-    """Yield functions that load the blocks of lines from a place on, in order.
+    """Yield functions that load one block of lines each, in order, from a place on.
 
-    Lines that are too long are rejected; a block that holds one has spaces in its place.
+    Lines that are too long are rejected; in their block they are replaced by spaces.
 
     Args:
         file: the file.
@@ -88,7 +88,7 @@ def read_line_blocks(file: Input, start: int, limits: Limits) -> Iterator[LoadBl
         limits: the limits of all blocks.
 
     Raises:
-        UnreadableInput: the file cannot be read, after the blocks before that place.
+        UnreadableInput: the file cannot be read; the blocks before the fault are yielded first.
     """
     with naming_errors(file):
         if file.is_local and _is_plain(file):
@@ -112,7 +112,7 @@ def _load_block(load: LoadBlock, limits: Limits) -> LineBlock:
 
 
 def _reject_long_lines(block: LineBlock, max_bytes: int) -> None:
-    """Reject lines by their own length, so that it does not matter where their block begins."""
+    """Reject lines by their length, so that the result does not depend on the limits of blocks."""
     ends = [
         begin + np.flatnonzero(block.data[begin : begin + TAIL_BYTES] == ord(NEWLINE))
         for begin in range(0, len(block.data), TAIL_BYTES)
@@ -131,7 +131,7 @@ def _too_long(place: int, max_bytes: int) -> Reject:
 
 @dataclass(frozen=True, slots=True)
 class _PlainBlock:
-    """The lines that begin in one block of a plain file, at `start` or behind it."""
+    """Loads the lines that begin in one block of a plain file, at `start` or after it."""
 
     file: Input
     number: int
@@ -171,7 +171,7 @@ class _PlainBlock:
         return block
 
     def _find_begin(self, memory: NDArray[np.uint8], place: int) -> int | None:
-        """Return the place of the first line; None: no line begins in the block."""
+        """Return the place of the first line; None if no line begins in the block."""
         if self.start == 0 and place == 0:
             return 0 if len(memory) else None
         skipped = max(0, self.start - 1 - place)
@@ -181,7 +181,7 @@ class _PlainBlock:
     def _read_last_line(
         self, descriptor: int, memory: NDArray[np.uint8], num_read: int, block_end: int
     ) -> tuple[NDArray[np.uint8], int | None]:
-        """Read on to the end of the last line; None: it is too long."""
+        """Read up to the end of the last line; None if the line is too long."""
         searched = block_end - 1  # Its line feed may be the last byte of the block.
         while True:
             found = _find_newline(memory[searched:num_read])
@@ -200,14 +200,14 @@ class _PlainBlock:
 
 
 def _grow(memory: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
-    """Return twice the memory, with the first `size` bytes."""
+    """Return a buffer of twice the size with a copy of the first `size` bytes."""
     grown = np.empty(2 * len(memory), np.uint8)
     grown[:size] = memory[:size]
     return grown
 
 
 def _read_at(descriptor: int, memory: NDArray[np.uint8], place: int) -> int:
-    """Fill memory from a place of a file on; return the bytes, fewer only at its end."""
+    """Fill a buffer from a place of a file; return the bytes, which are fewer only at the end."""
     done = 0
     view = memory.data
     while done < len(memory):
@@ -219,7 +219,7 @@ def _read_at(descriptor: int, memory: NDArray[np.uint8], place: int) -> int:
 
 
 def _find_newline(memory: NDArray[np.uint8]) -> int | None:
-    """Return the place of the first line feed; None: there is none."""
+    """Return the place of the first line feed; None if there is none."""
     for begin in range(0, len(memory), TAIL_BYTES):
         found = memory[begin : begin + TAIL_BYTES].tobytes().find(NEWLINE)
         if found >= 0:
@@ -228,7 +228,7 @@ def _find_newline(memory: NDArray[np.uint8]) -> int | None:
 
 
 def _behind_last_newline(memory: NDArray[np.uint8]) -> int:
-    """Return the place behind the last line feed, 0 if there is none."""
+    """Return the place after the last line feed; 0 if there is none."""
     end = len(memory)
     while end:
         begin = max(0, end - TAIL_BYTES)
@@ -240,7 +240,7 @@ def _behind_last_newline(memory: NDArray[np.uint8]) -> int:
 
 
 def _stream_blocks(file: Input, start: int, limits: Limits) -> Iterator[LoadBlock]:
-    """Cut an unpacked stream; a block is handed over before the next one is read."""
+    """Cut a decompressed stream into blocks; yield each block before reading the next one."""
     with DigestedFile(open_input(file), limits.is_digested) as packed:
         unpacked = unpack(BufferedReader(packed, PACKED_BYTES), file.path)
         _skip(unpacked, start)
@@ -260,10 +260,10 @@ def _stream_blocks(file: Input, start: int, limits: Limits) -> Iterator[LoadBloc
 
 
 def _skip(stream: BinaryIO, size: int) -> None:
-    """Read and forget bytes.
+    """Read and discard bytes.
 
     Raises:
-        OSError: the stream ends before.
+        OSError: the stream ends too early.
     """
     memory = np.empty(PACKED_BYTES, np.uint8).data
     while size:
@@ -278,7 +278,7 @@ def _read_into(stream: BinaryIO, memory: memoryview) -> int:
 
 
 def _fill(stream: BinaryIO, memory: NDArray[np.uint8], done: int) -> int:
-    """Fill memory behind its first `done` bytes; return the bytes in it, fewer only at the end."""
+    """Fill a buffer after its first `done` bytes; return all its bytes, fewer only at the end."""
     view = memory.data
     while done < len(memory):
         size = _read_into(stream, view[done:])
@@ -291,7 +291,7 @@ def _fill(stream: BinaryIO, memory: NDArray[np.uint8], done: int) -> int:
 def _next_block(
     stream: BinaryIO, begin: int, rest: NDArray[np.uint8], limits: Limits
 ) -> tuple[LineBlock, NDArray[np.uint8], bool]:
-    """Read a block; also return the begin of a line behind it, and whether the stream ends."""
+    """Read a block; also return the incomplete line after it, and whether the stream has ended."""
     memory = np.empty(max(BLOCK_BYTES, 2 * len(rest)), np.uint8)
     memory[: len(rest)] = rest
     size = len(rest)
@@ -316,7 +316,7 @@ def _next_block(
 def _skip_long_line(
     stream: BinaryIO, begin: int, size: int, max_bytes: int
 ) -> tuple[LineBlock, NDArray[np.uint8], bool]:
-    """Skip a line that is too long, and read the lines behind it; `size` bytes of it were read."""
+    """Skip a line that is too long, of which `size` bytes were read, and read the next lines."""
     place = begin + size
     memory = np.empty(BLOCK_BYTES, np.uint8)
     while True:

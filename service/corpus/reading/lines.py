@@ -1,7 +1,7 @@
-"""Makes documents of blocks of lines: the texts of a key of JSON, or the lines themselves.
+"""Makes documents from blocks of lines: the texts of a JSON key, or the lines themselves.
 
-The C++ extension does it in the block's own memory and without Python's lock; Python gives the
-same where the extension is not built.
+The C++ extension works in the block's own memory and without Python's lock; if it is not built,
+Python code returns the same documents.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[][{}]|[^][{}",:\s]+')
 
 
 def json_documents(block: LineBlock, key: str) -> Documents:
-    """Make documents of the texts of a key; the block's memory is used for them."""
+    """Make documents from the texts of a JSON key; they reuse the block's memory."""
     offsets, places, found = extract(block.data, key.encode())
     documents = _make_documents(block, offsets, places)
     for place, reason in found:
@@ -47,7 +47,7 @@ def json_documents(block: LineBlock, key: str) -> Documents:
 
 
 def line_documents(block: LineBlock) -> Documents:
-    """Make documents of lines that are not blank; the block's memory is used for them."""
+    """Make documents from lines that are not blank; they reuse the block's memory."""
     return _make_documents(block, *split(block.data))
 
 
@@ -64,7 +64,7 @@ def _make_documents(block: LineBlock, offset_bytes: bytes, place_bytes: bytes) -
 def extract_by_python(
     data: NDArray[np.uint8], name: bytes
 ) -> tuple[bytes, bytes, list[tuple[int, int]]]:
-    """Extract texts as the extension's `extract` does."""
+    """Extract texts like the extension's `extract`."""
     texts, places, rejects = [], [], []
     for place, line in _find_lines(data):
         text = _find_text(line, name.decode())
@@ -77,14 +77,14 @@ def extract_by_python(
 
 
 def split_by_python(data: NDArray[np.uint8]) -> tuple[bytes, bytes]:
-    """Split lines as the extension's `split` does."""
+    """Split lines like the extension's `split`."""
     found = _find_lines(data)
     texts = [line.removesuffix(b"\r") for _, line in found]
     return _join(data, texts, [place for place, _ in found])
 
 
 def _join(data: NDArray[np.uint8], texts: list[bytes], places: list[int]) -> tuple[bytes, bytes]:
-    """Join texts at the beginning of a block; return their offsets and places."""
+    """Copy texts to the beginning of a block, joined; return their offsets and places."""
     joined = b"".join(texts)
     data[: len(joined)] = np.frombuffer(joined, np.uint8)
     offsets = np.cumsum([0, *map(len, texts)], dtype=np.int64)
@@ -102,7 +102,7 @@ def _find_lines(data: NDArray[np.uint8]) -> list[tuple[int, bytes]]:
 
 
 def _find_text(line: bytes, key: str) -> bytes | int:
-    """Return the text of a key, or the number of the reason why there is none."""
+    """Return the text of a JSON key, or the number of the reason why there is no text."""
     try:
         text, errors = line.decode(), "strict"
     except UnicodeDecodeError:  # The engine refuses the text, if it is in the text.
@@ -129,7 +129,7 @@ def _find_text(line: bytes, key: str) -> bytes | int:
 
 
 def _is_too_deep(text: str) -> bool:
-    """Return whether a value of checked JSON is inside more than MAX_DEPTH others."""
+    """Return whether valid JSON is nested more deeply than MAX_DEPTH."""
     depth = 0
     for found in TOKEN.finditer(text):
         token = found[0]
@@ -143,7 +143,7 @@ def _is_too_deep(text: str) -> bool:
 
 
 def _skip_number(number: str) -> int:
-    """Ignore a number, because Python refuses numbers of thousands of digits."""
+    """Return a placeholder for a number, as Python refuses numbers with thousands of digits."""
     return 0
 
 

@@ -31,7 +31,7 @@ LoadDocuments = Callable[[], Documents]
 def read_documents(
     file: Input, start: int, job: Job, wait_for_turn: Callable[[], None]
 ) -> Iterator[LoadDocuments]:
-    """Yield functions that load the documents of a file from a place on, a block each, in order.
+    """Yield functions that load one block of documents each, in order, from a place on.
 
     Args:
         file: the file.
@@ -40,8 +40,8 @@ def read_documents(
         wait_for_turn: returns when no earlier block is in memory; called for large documents.
 
     Raises:
-        UnreadableInput: the file cannot be read; the functions raise it, too.
-        NotInstalled: its format needs a package that is not installed.
+        UnreadableInput: the file cannot be read; the yielded functions may also raise this.
+        NotInstalled: the format needs a package that is not installed.
     """
     if file.format in ("jsonl", "lines"):
         yield from _read_lines(file, start, job, wait_for_turn)
@@ -81,7 +81,7 @@ def _read_lines(
 def _read_text(
     file: Input, start: int, job: Job, wait_for_turn: Callable[[], None]
 ) -> Iterator[LoadDocuments]:
-    """Read a file as one document, at place 0; behind it is place 1."""
+    """Read a file as one document at place 0; the end of the file is place 1."""
     if start:
         return
 
@@ -110,7 +110,7 @@ def _read_text(
 
 
 def _read_all(stream: BinaryIO, max_bytes: int) -> bytes:
-    """Read a stream to its end, or up to a number of bytes; a damaged stream raises its error."""
+    """Read a stream to its end, or up to a number of bytes; raise the error of a damaged stream."""
     parts, size = [], 0
     while size < max_bytes and (part := stream.read(max_bytes - size)):
         parts.append(part)

@@ -29,7 +29,7 @@ LoadDocuments = Callable[[], Documents]
 
 
 class _KeptOpen(io.RawIOBase):
-    """Reads a stream, and leaves it open when the parser closes this, to digest its end."""
+    """Wraps a stream that stays open after the parser closes the wrapper, to digest its end."""
 
     def __init__(self, stream: BinaryIO) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ def read_sequences(file: Input, start: int, job: Job) -> Iterator[LoadDocuments]
 
 
 def _make_documents(texts: Batch, first: int, start: int, num_bytes: int, job: Job) -> Documents:
-    """Make documents of the sequences from record `start` on; the first one is record `first`."""
+    """Make documents from sequences, without those before record `start`; `first` is the first."""
     skipped = max(0, start - first)
     if skipped:
         texts = texts.part(skipped, len(texts))

@@ -1,7 +1,7 @@
 """Reads the texts of a column of Parquet or Arrow; a place is the number of a row.
 
-Only the column is read. Groups of rows that are small are read by several threads; a large group of
-Parquet is read in order, in pieces. A null is rejected.
+Only this column is read. Several threads read small row groups; a large row group of Parquet is
+read in order, in pieces. A null is rejected.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def read_parquet(file: Input, start: int, job: Job) -> Iterator[LoadDocuments]:
     """Yield functions that load the documents of a Parquet file from a row on.
 
     Raises:
-        UnreadableInput: the file cannot be read, or has no such column of texts.
+        UnreadableInput: the file cannot be read, or has no column of texts with this name.
     """
     with naming_errors(file), open_input(file) as opened:
         parquet = pq.ParquetFile(opened, pre_buffer=False, buffer_size=PACKED_BYTES)
@@ -67,16 +67,16 @@ def read_parquet(file: Input, start: int, job: Job) -> Iterator[LoadDocuments]:
 
 
 def _group_bytes(group: Any, column: str) -> int:
-    """Return the bytes of a column in a group of rows, unpacked."""
+    """Return the decompressed size of a column in a row group, in bytes."""
     columns = (group.column(i) for i in range(group.num_columns))
     return sum(c.total_uncompressed_size for c in columns if c.path_in_schema == column)
 
 
 def _find_column(schema: Any, key: str) -> str:
-    """Check that there is one column of texts, or of nothing but nulls.
+    """Check that exactly one column has the name, and that it contains texts or only nulls.
 
     Raises:
-        ValueError: there is none, or several.
+        ValueError: there is no such column, or several.
     """
     if key not in schema.names:
         raise ValueError(f"no column {key!r}; there are {', '.join(schema.names)}")
@@ -128,7 +128,7 @@ def read_arrow(file: Input, start: int, job: Job) -> Iterator[LoadDocuments]:
     """Yield functions that load the documents of an Arrow file or stream from a row on.
 
     Raises:
-        UnreadableInput: the file cannot be read, or has no such column of texts.
+        UnreadableInput: the file cannot be read, or has no column of texts with this name.
     """
     first_row = 0
     with naming_errors(file), open_input(file) as opened:
@@ -156,7 +156,7 @@ def read_arrow(file: Input, start: int, job: Job) -> Iterator[LoadDocuments]:
 
 
 def _only(schema: Any, key: str) -> Any:
-    """Make options by which only one column is read."""
+    """Make the options that read only one column."""
     _find_column(schema, key)
     return pa.ipc.IpcReadOptions(included_fields=[schema.get_field_index(key)], use_threads=False)
 
@@ -169,7 +169,7 @@ def _cut(array: Any) -> Iterator[Any]:
 
 
 def _make_documents(column: Any, first_row: int, start: int, job: Job) -> Documents:
-    """Make documents of the texts from row `start` on; the column begins at `first_row`."""
+    """Make documents from the texts from row `start` on; the array begins at row `first_row`."""
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     array = pa.concat_arrays([chunk.cast(pa.large_binary()) for chunk in chunks])
     array = array.slice(max(0, start - first_row))
@@ -198,7 +198,7 @@ def _make_documents(column: Any, first_row: int, start: int, job: Job) -> Docume
 
 
 def _offsets(array: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return where each text begins in the array's buffer of bytes."""
+    """Return the offset of each text in the array's data buffer."""
     buffer = array.buffers()[1]
     if buffer is None or not len(array):
         return np.zeros(1, np.int64)
@@ -206,7 +206,7 @@ def _offsets(array: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
 
 
 def _digests(file: Input, end: int, job: Job) -> Iterator[LoadDocuments]:
-    """Yield functions that read a local file for its digest, and give no documents."""
+    """Yield functions that read a local file for its digest, and return no documents."""
     for number in range(-(-file.size // DIGEST_BYTES)):
         yield partial(_digest, file, number, end, job.is_digested and file.is_local)
 

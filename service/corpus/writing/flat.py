@@ -1,4 +1,4 @@
-"""Writes ids one after another: datatrove's .ds, NumPy's .npy, llm.c's .bin, or ids alone."""
+"""Writes ids as flat arrays: datatrove's .ds, NumPy's .npy, llm.c's .bin, or raw ids."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ LLMC_KINDS: dict[type[np.integer[Any]], tuple[int, int]] = {
     np.uint16: (20240520, 1),
     np.int32: (20240801, 7),
 }
-"""The magic number and the version: those of GPT-2's and of Llama 3's files."""
+"""The magic numbers and versions of llm.c's files for GPT-2 and for Llama 3, by the ids' type."""
 MAX_LLMC_TOKENS = (1 << 31) - 1
 PREFIXES = "kMGTPEZYRQ"
 
 
 class RawWriter:
-    """Writes one shard: NAME.bin, ids alone, as nanoGPT and `numpy.memmap` read them.
+    """Writes one shard: NAME.bin with raw ids, as nanoGPT and `numpy.memmap` read them.
 
     Args:
         plan: the parameters of the shard.
@@ -42,7 +42,7 @@ class RawWriter:
         self.num_ids += len(rows.ids)
 
     def finish(self) -> list[WrittenFile]:
-        """Give the file its name."""
+        """Rename the file to its final name."""
         return publish(self.ids)
 
     def abandon(self) -> None:
@@ -58,10 +58,10 @@ class LlmcWriter(RawWriter):
         self.ids.reserve(4 * LLMC_HEADER_INTS)
 
     def finish(self) -> list[WrittenFile]:
-        """Write the header, and give the file its name.
+        """Write the header, and rename the file to its final name.
 
         Raises:
-            ValueError: there are more ids than the header can say.
+            ValueError: there are more ids than the header can express.
         """
         if self.num_ids > MAX_LLMC_TOKENS:
             raise ValueError(f"llm.c reads at most {MAX_LLMC_TOKENS} ids of a file")
@@ -71,7 +71,7 @@ class LlmcWriter(RawWriter):
 
 
 class NpyWriter(RawWriter):
-    """Writes one shard: NAME.npy, all ids, and NAME.offsets.npy, int64, where each row begins.
+    """Writes one shard: NAME.npy with all ids, and NAME.offsets.npy, int64, where each row begins.
 
     `numpy.load(path, mmap_mode="r")` reads both.
     """
@@ -92,7 +92,7 @@ class NpyWriter(RawWriter):
         super().write(rows)
 
     def finish(self) -> list[WrittenFile]:
-        """Write the headers, and give the files their names."""
+        """Write the headers, and rename the files to their final names."""
         self.ids.write_begin(npy_header(np.dtype(self.plan.id_dtype), self.num_ids))
         self.offsets.write_begin(npy_header(np.dtype(np.int64), self.num_offsets))
         return publish(self.ids, self.offsets)
@@ -113,8 +113,8 @@ def npy_header(dtype: np.dtype[np.generic], num_items: int) -> bytes:
 class DatatroveWriter(RawWriter):
     """Writes one shard for datatrove and nanotron.
 
-    NAME.ds has the ids, NAME.ds.index a u64 for the end of each row, NAME.ds.metadata the
-    vocabulary and the number of ids, and NAME.ds.loss, if there is a mask, a byte for each id.
+    NAME.ds contains the ids, NAME.ds.index the end of each row as u64, NAME.ds.metadata the
+    vocabulary and the number of ids, and NAME.ds.loss, if there is a mask, one byte per id.
     """
 
     suffix = ".ds"
@@ -133,7 +133,7 @@ class DatatroveWriter(RawWriter):
         super().write(rows)
 
     def finish(self) -> list[WrittenFile]:
-        """Write the metadata, and give the files their names."""
+        """Write the metadata, and rename the files to their final names."""
         size = np.dtype(self.plan.id_dtype).itemsize
         lines = (f"{self.plan.vocabulary}|{size}", str(self.num_ids), human_count(self.num_ids))
         self.metadata.write("\n".join(lines).encode())
@@ -149,7 +149,7 @@ class DatatroveWriter(RawWriter):
 
 
 def human_count(count: int) -> str:
-    """Write a number with three digits and a prefix, as datatrove does: 1234567 is "1.23 MT"."""
+    """Format a number with three digits and a unit prefix like datatrove: 1234567 is "1.23 MT"."""
     exponent = len(str(count)) - 1
     if round(count, 2 - exponent) >= 10 ** (exponent + 1):
         exponent += 1

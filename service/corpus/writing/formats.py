@@ -1,4 +1,4 @@
-"""The formats of shards, with the type of their ids and their writers."""
+"""Lists the formats of shards, with the type of ids and the writer of each."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ class Format:
     """A format of shards.
 
     Attributes:
-        make_writer: makes the writer of a shard, which opens its files under temporary names.
-        max_uint16_ids: the largest vocabulary whose ids are written as uint16, not int32.
-        has_mask: whether it holds a loss mask.
+        make_writer: makes the writer of a shard; it opens the files under temporary names.
+        max_uint16_ids: the size of the largest vocabulary whose ids are written as uint16 instead
+            of int32.
+        has_mask: whether the format supports a loss mask.
         max_shard_tokens: the most ids of a shard.
     """
 
@@ -46,7 +47,7 @@ class Format:
     max_shard_tokens: int = (1 << 63) - 1
 
     def id_dtype(self, num_ids: int) -> type[np.integer[Any]]:
-        """Choose the type of the ids of a vocabulary."""
+        """Return the type of ids for a vocabulary of a size."""
         return np.uint16 if num_ids <= self.max_uint16_ids else np.int32
 
 

@@ -1,10 +1,10 @@
-"""Writes MDS of MosaicML's streaming: a column `tokens`, and `loss_mask` if there is a mask.
+"""Writes the MDS format of MosaicML's streaming: the column `tokens`, and with a mask `loss_mask`.
 
     u32 S, u32[S + 1] places of samples, JSON of the columns, the samples
     a sample:  u32 for the size of each column, then of each a byte for the type of its length, the
                length, and the items
 
-An empty row is left out, because the format has none. `index.json` names all shards.
+Empty rows are skipped, because the format has none. `index.json` lists all shards.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_SHARD_TOKENS = 200_000_000
 """Fits into MAX_BYTES even if each row is one id: 4 bytes, a byte of mask and 16 of sizes."""
 ONE_AXIS = 1 << 2
 LENGTH_TYPES = (("<BB", 1 << 8, 0), ("<BH", 1 << 16, 1), ("<BI", 1 << 32, 2))
-"""How the type and the length of one axis are packed, up to which length, and the type's number."""
+"""For each integer type: its struct format, its largest length, and its number in MDS."""
 
 
 def columns(id_dtype: type[np.integer[Any]], has_mask: bool) -> dict[str, str]:
@@ -38,7 +38,7 @@ def columns(id_dtype: type[np.integer[Any]], has_mask: bool) -> dict[str, str]:
 
 
 def describe_columns(id_dtype: type[np.integer[Any]], has_mask: bool) -> dict[str, Any]:
-    """Return the entry of a shard in the index."""
+    """Return the entry of a shard in `index.json`."""
     encodings = columns(id_dtype, has_mask)
     return {
         "version": 2,
@@ -87,10 +87,10 @@ class MdsWriter:
         self._sizes.write(np.array(sizes, np.uint32))
 
     def finish(self) -> list[WrittenFile]:
-        """Write the places before the samples, and give the file its name.
+        """Write the offsets before the samples, and rename the file to its final name.
 
         Raises:
-            ValueError: there are more bytes than places can say.
+            ValueError: the file is too large for its offsets.
         """
         num_samples = self._sizes.num_items
         begin = 4 + 4 * (num_samples + 1) + len(self._config)
@@ -119,7 +119,7 @@ class MdsWriter:
 
 
 def pack_length(length: int) -> bytes:
-    """Write the number of axes, one, and its length, as `streaming` does."""
+    """Encode the shape of a one-dimensional array like `streaming`."""
     for form, limit, number in LENGTH_TYPES:
         if length < limit:
             return struct.pack(form, ONE_AXIS | number, length)
@@ -136,7 +136,7 @@ def count_samples(path: Path) -> int:
 def write_index(
     folder: Path, described: dict[str, Any], files: Sequence[tuple[WrittenFile, int]]
 ) -> None:
-    """Write the index of all shards, each with the number of its samples."""
+    """Write the index of all shards with the number of samples of each."""
     shards = [
         {
             **described,

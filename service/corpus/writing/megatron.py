@@ -5,7 +5,7 @@ r"""Writes the same .bin and .idx files as Megatron-LM's own `IndexedDatasetBuil
           int32[S] lengths, int64[S] places in .bin, int64[D] numbers of the first sequence of each
           document, and of the one behind the last
 
-Each document is one sequence; an empty one has none.
+Each document is one sequence; an empty document has none.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class MegatronWriter:
         self.num_sequences += int(np.count_nonzero(lengths))
 
     def finish(self) -> list[WrittenFile]:
-        """Write the index, and give the files their names."""
+        """Write the index, and rename the files to their final names."""
         num_documents = self.lengths.num_items + 1
         self.idx.write(MAGIC)
         code = CODES[self.id_dtype]

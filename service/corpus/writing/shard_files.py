@@ -23,9 +23,9 @@ class WrittenFile(NamedTuple):
     """A file of a shard.
 
     Attributes:
-        name: its name in the folder.
-        size: its bytes.
-        digest: its SHA-256; "" if the job has no digests.
+        name: the name of the file in the folder.
+        size: the number of its bytes.
+        digest: the SHA-256 of the file; "" if the job computes no digests.
     """
 
     name: str
@@ -39,10 +39,10 @@ class ShardPlan:
 
     Attributes:
         folder: the folder of the shards.
-        name: the begin of the names of its files.
-        id_dtype: the type of its ids, uint16 or int32.
-        is_digested: whether its files have digests.
-        has_mask: whether its rows have a loss mask.
+        name: the common prefix of the names of its files.
+        id_dtype: the type of ids, uint16 or int32.
+        is_digested: whether the digests of its files are computed.
+        has_mask: whether the rows have a loss mask.
         vocabulary: the digest of the vocabulary.
     """
 
@@ -58,7 +58,7 @@ class ShardPlan:
         return PartialFile(self.folder, f"{self.name}{suffix}", self.is_digested)
 
     def spool(self, name: str, dtype: type[np.integer[Any]]) -> Spool:
-        """Open a file of numbers that are needed until the shard is whole."""
+        """Open a temporary file of numbers that are needed until the shard is complete."""
         return Spool(self.folder / f"{self.name}.{name}", dtype)
 
 
@@ -73,7 +73,7 @@ class ShardWriter(Protocol):
         """
 
     def finish(self) -> list[WrittenFile]:
-        """Write the remaining bytes, and give the files their names.
+        """Write the remaining bytes, and rename the files to their final names.
 
         Raises:
             OSError: the disk is full, or fails.
@@ -88,8 +88,8 @@ class PartialFile:
 
     Args:
         folder: the folder of the shards.
-        name: the name that it gets.
-        is_digested: whether it has a digest.
+        name: the final name.
+        is_digested: whether its digest is computed.
     """
 
     def __init__(self, folder: Path, name: str, is_digested: bool) -> None:
@@ -102,7 +102,7 @@ class PartialFile:
         self._file = open(self._partial, "wb", buffering=BUFFER_BYTES)
 
     def write(self, data: bytes | NDArray[Any]) -> None:
-        """Write bytes, or the items of an array."""
+        """Append bytes, or the items of an array."""
         if not len(data):
             return
         view = (memoryview(data) if isinstance(data, bytes) else data.data).cast("B")
@@ -112,13 +112,13 @@ class PartialFile:
             self._digest.update(view)
 
     def reserve(self, num_bytes: int) -> None:
-        """Reserve bytes at the begin, which are zeros until `write_begin` fills them."""
+        """Reserve bytes at the begin of the file; they are zeros until `write_begin` fills them."""
         self._file.seek(num_bytes)
         self.size = num_bytes
         self._has_room = True
 
     def write_begin(self, data: bytes) -> None:
-        """Fill the reserved bytes at the begin; no other bytes are written afterwards."""
+        """Fill the reserved bytes at the begin of the file; this must be the last write."""
         self._file.seek(0)
         self._file.write(data)
         self._file.flush()
@@ -127,7 +127,7 @@ class PartialFile:
                 self._digest = hashlib.file_digest(file, "sha256")
 
     def complete(self) -> None:
-        """Put all bytes on the disk."""
+        """Write all bytes to the disk."""
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
@@ -145,7 +145,7 @@ class PartialFile:
 
 
 def discard(close: Callable[[], object]) -> None:
-    """Close a file whose bytes are not needed any more, also on a full disk."""
+    """Close a file whose bytes are not needed any more; ignore a full disk."""
     try:
         close()
     except OSError:
@@ -153,19 +153,19 @@ def discard(close: Callable[[], object]) -> None:
 
 
 def partial_path(path: Path) -> Path:
-    """Return the path of a file until it is whole."""
+    """Return the path of a file before it is complete."""
     return path.with_name(f".{path.name}.partial")
 
 
 def publish(*files: PartialFile) -> list[WrittenFile]:
-    """Complete files, then give them their names; the last one last."""
+    """Complete files, then rename them to their final names in the given order."""
     for file in files:
         file.complete()
     return [file.publish() for file in files]
 
 
 class Spool:
-    """Numbers in a file, because they may not fit into memory; they are read at the end.
+    """Stores numbers that may not fit into memory in a file; they are read at the end.
 
     Args:
         path: a path that nothing else uses.
@@ -184,19 +184,19 @@ class Spool:
         self.num_items += len(items)
 
     def read(self) -> Iterator[NDArray[Any]]:
-        """Yield the numbers, some at a time."""
+        """Yield the numbers in pieces."""
         self._file.flush()
         self._file.seek(0)
         while data := self._file.read(COPY_ITEMS * self._dtype.itemsize):
             yield np.frombuffer(data, self._dtype)
 
     def mapped(self) -> MappedNumbers:
-        """Open the numbers for reading in any order."""
+        """Map the file, to read the numbers in any order."""
         self._file.flush()
         return MappedNumbers(self._file.fileno(), self._dtype, self.num_items)
 
     def remove(self) -> None:
-        """Remove the numbers."""
+        """Remove the file."""
         discard(self._file.close)
         self._path.unlink(missing_ok=True)
 
@@ -213,5 +213,5 @@ class MappedNumbers:
         self.items = np.frombuffer(self._map, dtype)
 
     def forget(self) -> None:
-        """Return the memory of pages that were read; they stay in the system's file cache."""
+        """Release the memory of pages that were read; they stay in the system's file cache."""
         self._map.madvise(mmap.MADV_DONTNEED)

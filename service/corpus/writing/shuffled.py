@@ -1,7 +1,7 @@
-"""Shuffles the rows of a shard by a seed, in the same order on every machine.
+"""Shuffles the rows of a shard with a seed; the order is the same on every machine.
 
-Rows are sorted by a hash of their number, so that no library's generator decides about the order.
-The ids wait on the disk; memory holds a few numbers for each row.
+Rows are sorted by a hash of their number, so that the order does not depend on the random generator
+of a library. The ids are stored on disk; memory contains a few numbers for each row.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ STEP, FACTORS = 0x9E3779B97F4A7C15, ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB13
 
 
 def shuffled_order(num_rows: int, seed: int) -> Int64s:
-    """Return the numbers of rows in the order of their hashes: splitmix64's numbers of the seed.
+    """Return row numbers, sorted by their hashes, which splitmix64 computes from the seed.
 
     Source: Steele, Lea, Flood, 2014.
     """
@@ -33,7 +33,7 @@ def shuffled_order(num_rows: int, seed: int) -> Int64s:
 
 
 def hash_number(seed: int) -> NDArray[np.uint64]:
-    """Spread a seed, so that shards with neighbouring seeds have nothing in common."""
+    """Hash a seed, so that consecutive seeds lead to unrelated orders."""
     value = np.full(1, seed % 2**64, np.uint64)
     for shift, factor in FACTORS:
         value = (value ^ (value >> np.uint64(shift))) * np.uint64(factor)
@@ -41,12 +41,12 @@ def hash_number(seed: int) -> NDArray[np.uint64]:
 
 
 class ShuffledWriter:
-    """Passes the rows of a shard to another writer in shuffled order once it has all of them.
+    """Stores the rows of a shard, and finally passes them to another writer in shuffled order.
 
     Args:
         plan: the parameters of the shard.
         writer: the other writer.
-        seed: decides about the order.
+        seed: determines the order.
     """
 
     def __init__(self, plan: ShardPlan, writer: ShardWriter, seed: int) -> None:
@@ -57,14 +57,14 @@ class ShuffledWriter:
         self._lengths = plan.spool("unshuffled_lengths", np.int32)
 
     def write(self, rows: Rows) -> None:
-        """Keep rows."""
+        """Store rows."""
         self._ids.write(rows.ids)
         self._lengths.write(np.diff(rows.offsets))
         if self._mask is not None and rows.mask is not None:
             self._mask.write(rows.mask)
 
     def finish(self) -> list[WrittenFile]:
-        """Write the rows in their new order, and give the files their names."""
+        """Write the rows in shuffled order, and rename the files to their final names."""
         none = np.zeros(0, np.int32)
         lengths = np.concatenate([none, *self._lengths.read()]).astype(np.int64)
         begins = np.cumsum(lengths) - lengths
@@ -111,7 +111,7 @@ def make_piece(
     lengths: Int64s,
     mask: NDArray[np.uint8] | None,
 ) -> Rows:
-    """Make rows for a writer, which needs no places."""
+    """Make rows without places, which writers do not need."""
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     none = np.zeros(len(lengths), np.int64)
     return Rows(ids, offsets, none, none, none, np.zeros(len(offsets), np.int64), mask)

@@ -12,7 +12,7 @@ from service.corpus.documents import Rows
 from service.corpus.writing.shard_files import PartialFile, ShardPlan, WrittenFile, publish
 
 GROUP_TOKENS = 1 << 20
-"""A group of rows ends with the row that brings it to so many ids, whatever pieces rows come in."""
+"""A row group ends with the row that brings it to this number of ids."""
 
 
 class _Sink:
@@ -24,20 +24,20 @@ class _Sink:
         self.is_abandoned = False
 
     def write(self, data: Any) -> int:
-        """Write bytes, as long as somebody needs the file."""
+        """Write bytes, unless the file was abandoned."""
         if not self.is_abandoned:
             self._file.write(np.frombuffer(data, np.uint8))
         return len(data)
 
     def flush(self) -> None:
-        """Do nothing: the file is flushed when it is whole."""
+        """Do nothing, as the file is flushed when it is complete."""
 
     def close(self) -> None:
-        """Do nothing: the file is closed when it is whole."""
+        """Do nothing, as the file is closed when it is complete."""
 
 
 class TableWriter:
-    """Writes one shard: NAME.parquet, by zstd, or NAME.arrow.
+    """Writes one shard: NAME.parquet with zstd compression, or NAME.arrow.
 
     Args:
         plan: the parameters of the shard.
@@ -95,13 +95,13 @@ class TableWriter:
         self._parts, self._num_tokens = [], 0
 
     def finish(self) -> list[WrittenFile]:
-        """Write the last group, and give the file its name."""
+        """Write the last row group, and rename the file to its final name."""
         self._write_group()
         self._writer.close()
         return publish(self._file)
 
     def abandon(self) -> None:
-        """Remove the files of the shard; pyarrow ends its own when it is not used any more."""
+        """Remove the files of the shard; pyarrow closes its writer when it is collected."""
         self._parts = []
         self._sink.is_abandoned = True
         self._file.abandon()

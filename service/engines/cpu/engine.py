@@ -101,7 +101,7 @@ class CpuEngine(WithoutDevice):
         self._fallbacks: Counter[str] = Counter()
 
     def load(self, vocabulary: Vocabulary, permanent: bool = False) -> Residency:
-        """Make a vocabulary ready and compare it with its witness; a second call changes nothing.
+        """Load a vocabulary and compare its ids with the witness's; a second call changes nothing.
 
         Args:
             vocabulary: the vocabulary.
@@ -167,17 +167,17 @@ class CpuEngine(WithoutDevice):
             return EngineStatus((self.name,), fallbacks=dict(self._fallbacks))
 
     def unload(self, digest: str) -> None:
-        """Forget a vocabulary; calls that are running on it still finish."""
+        """Unload a vocabulary; calls that are using it still finish."""
         if (loaded := self._loaded.pop(digest, None)) is not None:
             loaded.chosen.close()
 
     def residency(self, digest: str) -> Residency | None:
-        """Report the state of a vocabulary; None if it is not loaded."""
+        """Return the state of a vocabulary; None if it is not loaded."""
         loaded = self._loaded.get(digest)
         return None if loaded is None else loaded.residency
 
     def holdings(self) -> dict[str, Holding]:
-        """List the loaded vocabularies by digest."""
+        """Return the loaded vocabularies by digest."""
         return {
             digest: Holding(host_bytes(loaded.vocabulary, loaded.chosen.encoder), loaded.used)
             for digest, loaded in list(self._loaded.items())
@@ -226,7 +226,7 @@ class CpuEngine(WithoutDevice):
         return ids
 
     def count(self, vocabulary: Vocabulary, batch: Batch) -> Counted:
-        """Count the ids that `encode` would give each row."""
+        """Count the ids that `encode` would return for each row."""
         batch = make_upper_case(batch)
         loaded = self._get_or_load(vocabulary)
         engine = loaded.residency.engine

@@ -1,4 +1,4 @@
-"""Chooses the fastest encoder of a vocabulary that agrees with the reference."""
+"""Chooses the fastest encoder of a vocabulary whose ids equal the reference's."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class ChosenEncoder:
 
     Attributes:
         encoder: the encoder.
-        self_test: its comparison with the reference.
+        self_test: the result of comparing it with the reference.
         fallback_reason: why no faster encoder was chosen; "" if it is the fastest.
-        decode: decodes rows, given ids, offsets and whether special tokens are skipped; for
-            Upstream models only.
-        close: ends the processes of the encoder.
+        decode: for Upstream models only: decodes rows from ids, offsets, and whether to skip
+            special tokens.
+        close: ends the processes of the encoder, if any.
     """
 
     encoder: Encoder
@@ -69,12 +69,12 @@ def host_bytes(vocabulary: Vocabulary, encoder: Encoder) -> int:
 def choose_encoder(
     vocabulary: Vocabulary, table: TokenTable, num_threads: int = 0
 ) -> ChosenEncoder:
-    """Try the encoders, the fastest first; choose the reference if none agrees with it.
+    """Try the encoders, the fastest first; choose the reference if none has equal ids.
 
     Args:
         vocabulary: the vocabulary.
-        table: its tokens.
-        num_threads: the most threads that encode a batch; 0: one a usable core.
+        table: the tokens of the vocabulary.
+        num_threads: the most threads that encode a batch; 0: one per usable core.
 
     Raises:
         VocabularyError: no encoder can compute this vocabulary.
@@ -176,12 +176,11 @@ def _choose_upstream(vocabulary: Vocabulary, table: TokenTable) -> ChosenEncoder
 
 
 def _check_added(tokenizer: Tokenizer) -> None:
-    """Check the texts that the normalizer makes of the added tokens that the library normalizes.
+    """Check the results of normalizing the added tokens that the library normalizes.
 
     Raises:
-        VocabularyError: one becomes empty, for which the library would search without end and take
-            all memory; or two become equal, and the seed of a hash decides which of them it
-            finds.
+        VocabularyError: a token becomes empty, so that the library would search forever and use all
+            memory; or two become equal, so that a random hash seed decides which of them it finds.
     """
     if not (normalizer := tokenizer.normalizer):
         return

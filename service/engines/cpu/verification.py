@@ -28,8 +28,8 @@ class Verification:
         num_texts: the number of compared texts.
         num_different: the number of texts whose ids differ.
         num_ids: the number of ids of the reference.
-        num_equal_ids: the number of them that the engine has at the same place.
-        first_difference: the first differing text with both id lists; None: there is none.
+        num_equal_ids: the number of these ids that the engine has at the same place.
+        first_difference: the first differing text with both id lists; None if all are equal.
         engines: the engines that computed the ids.
     """
 
@@ -60,7 +60,7 @@ def sample_texts(vocabulary: Vocabulary, num_samples: int, seed: int = 0) -> lis
 
 
 def verify(engine: Codec, vocabulary: Vocabulary, texts: Sequence[str]) -> Verification:
-    """Compare an engine with the reference, text by text; slow, so call it in a thread.
+    """Compare an engine with the reference, text by text. This is slow, so call it in a thread.
 
     If different engines compute small and large batches, both must give the reference's ids.
     """
@@ -82,9 +82,9 @@ def verify(engine: Codec, vocabulary: Vocabulary, texts: Sequence[str]) -> Verif
 
 
 def _encode_every_way(engine: Codec, vocabulary: Vocabulary, texts: Sequence[str]) -> list[Encoded]:
-    """Encode the texts once; if there is a crossover, alone and in a large batch.
+    """Encode the texts; with a crossover, both in a small and in a large batch.
 
-    The texts are the first rows of each result.
+    The texts are the first rows of each result; a large batch has more rows.
     """
     batch = Batch(texts, options=DEFAULT_OPTIONS)
     crossover_bytes = engine.status().crossover_bytes

@@ -1,4 +1,4 @@
-"""Computes the ids that an engine is compared with, text by text."""
+"""Computes the ids with which an engine's ids are compared, text by text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Witness:
             self.library = read_tokenizer(tokenizer_json(vocabulary))
 
     def ids(self, text: str) -> list[int] | None:
-        """Return the ids of a text; None: it is refused.
+        """Return the ids of a text; None if it is refused.
 
         Raises:
             AssertionError: the reference and the library disagree; one of them is wrong.
@@ -43,7 +43,7 @@ class Witness:
         return ids
 
     def _library_ids(self, text: str) -> list[int] | None:
-        """Return the library's ids; None: there is no library, or it fails on the text."""
+        """Return the library's ids; None without a library, or if it fails on the text."""
         try:
             return None if self.library is None else list(self.library.encode(text).ids)
         except BaseException as error:

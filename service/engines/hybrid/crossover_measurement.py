@@ -1,7 +1,7 @@
-"""Measures from which size on a batch is faster on the GPU, by timing both engines on one text.
+"""Measures the batch size from which the GPU is faster, by timing both engines on one text.
 
 The text is the service's own source code. engine.py compares the size of each batch with the result
-(`_choose_gpu`). Knows nothing of how the engines work.
+(`_choose_gpu`). It uses the engines only through their interface.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ SOURCE = Path(__file__).parents[2]
 
 
 class Differs(AssertionError):
-    """The two engines gave different ids; the message has the place."""
+    """The two engines returned different ids; the message contains the place."""
 
 
 class _Trial(NamedTuple):
     """A comparison of both engines on one batch.
 
     Attributes:
-        is_won: whether the large engine was not slower.
+        is_won: whether the engine for large batches was not slower.
         seconds: the time that was spent on timing.
     """
 
@@ -47,14 +47,14 @@ def measure_crossover(
     large: Callable[[Batch], Encoded],
     budget_s: float = BUDGET_S,
 ) -> int:
-    """Find the smallest of SIZES from which on `large` is not slower than `small`; else NEVER.
+    """Return the smallest of SIZES from which `large` is not slower than `small`; else NEVER.
 
     Each size is timed REPEATS times, and the fastest counts. An untimed run before compares the ids
     and lets both engines load kernels and allocate memory. The search ends when `large` has won two
     sizes in a row. If the budget ends before `large` has won any, the largest size decides.
 
     Raises:
-        Differs: the ids are not the same.
+        Differs: the ids of the engines differ.
     """
     text = _source()
     crossover = NEVER
@@ -75,7 +75,7 @@ def measure_crossover(
 
 
 def log_crossover(crossover: int) -> None:
-    """Log from which size on batches go to the GPU, and warn if none do."""
+    """Log the size from which batches go to the GPU; warn if none do."""
     if crossover != NEVER:
         logger.info("batches from %d bytes on go to the GPU", crossover)
         return
@@ -87,7 +87,7 @@ def log_crossover(crossover: int) -> None:
 
 
 def _source() -> str:
-    """Read our own source as ASCII: the CPU engine is slow on some other characters."""
+    """Read the service's source as ASCII; the CPU engine is slow on some other characters."""
     text = "".join(path.read_text(encoding="utf-8") for path in sorted(SOURCE.rglob("*.py")))
     return text.encode("ascii", "ignore").decode()
 
@@ -95,7 +95,7 @@ def _source() -> str:
 def _try(
     small: Callable[[Batch], Encoded], large: Callable[[Batch], Encoded], batch: Batch
 ) -> _Trial:
-    """Compare the ids of both engines on a batch, and time them; raises Differs."""
+    """Compare the ids of both engines on a batch, and time both; raises Differs."""
     _compare(small(batch), large(batch), len(batch.data))
     begin = perf_counter()
     is_won = _best(large, batch) <= _best(small, batch)
@@ -109,7 +109,7 @@ def _make_batch(text: str, size: int) -> Batch:
 
 
 def _best(encode: Callable[[Batch], Encoded], batch: Batch) -> float:
-    """Time a batch REPEATS times; return the least seconds."""
+    """Time a batch REPEATS times; return the shortest time in seconds."""
     times = []
     for _ in range(REPEATS):
         begin = perf_counter()

@@ -1,7 +1,7 @@
-"""Recognizes that the GPU of this process is lost, as after an illegal address.
+"""Detects that this process has lost its GPU, for example after an illegal address.
 
-CUDA then refuses every call of the process on any device, for ever. Only another process can use
-the GPU again.
+CUDA then refuses every later call of the process on any device. Only another process can use the
+GPU again.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from gpu.errors import find_lost_context
 
 logger = logging.getLogger(__name__)
 MIN_USE_S = 60.0
-"""A GPU that is lost sooner after its opening would be lost again after a restart."""
+"""If a GPU is lost sooner than this after opening, a restart would probably not help."""
 
 
 class DeviceLoss:
-    """Whether the GPU is lost; every method is thread-safe.
+    """Records whether the GPU is lost; it is thread-safe.
 
     Attributes:
         is_lost: whether the GPU is lost to this process.
-        on_lost: called once, if the process should end because the GPU is lost; from any thread.
+        on_lost: called once, on any thread, if the process should end because the GPU is lost.
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
@@ -34,11 +34,11 @@ class DeviceLoss:
         self._lock = threading.Lock()
 
     def note_opened(self) -> None:
-        """Note that the GPU is open from now on."""
+        """Record that the GPU is open from now on."""
         self._opened_at = self._clock()
 
     def note_error(self, error: BaseException) -> None:
-        """Note an error of the GPU, which may say that the GPU is lost."""
+        """Record an error of the GPU, which may mean that the GPU is lost."""
         reason = find_lost_context(error)
         if not reason:
             return

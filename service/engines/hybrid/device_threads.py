@@ -1,6 +1,6 @@
-"""Runs the calls of one device on separate threads, so that no caller waits for a hanging device.
+"""Runs the calls of one device on separate threads, so that callers can stop waiting when it hangs.
 
-A thread pool of the standard library would keep the process from ending while a thread hangs.
+A thread pool of the standard library would prevent the process from ending while a thread hangs.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ Output = TypeVar("Output")
 
 
 class _Call(NamedTuple):
-    """A call, and the future of its result."""
+    """A function to call, and the future for its result."""
 
     call: Callable[[], Any]
     future: Future[Any]
 
 
 class DeviceThreads:
-    """Daemon threads, as many as calls that run at once.
+    """Daemon threads; a new one starts when all others are busy.
 
     Args:
         name: the name of the threads.
-        cores: the cores that they run on, near the device; empty: any.
+        cores: the cores near the device on which the threads run; empty: any cores.
     """
 
     def __init__(self, name: str, cores: frozenset[int] = frozenset()) -> None:

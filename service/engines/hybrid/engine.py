@@ -1,9 +1,10 @@
 """Computes small batches on the CPU engine, and large ones on the GPU.
 
 `_choose_gpu` decides it for each batch; docs/internals/service.md, "Two engines", draws how. Each
-large batch that the CPU engine computes is counted by its reason, which is logged once a minute.
-After MAX_FAILURES failures in a row the GPU rests for REST_S seconds, as a circuit breaker. A GPU
-that is lost gets no batches any more (device_loss.py). Knows no HTTP, and of CUDA only its errors.
+large batch that the CPU engine computes is counted by reason; a reason is logged at most once a
+minute. After MAX_FAILURES consecutive failures a circuit breaker excludes the GPU for REST_S
+seconds. A lost GPU gets no more batches (device_loss.py). This module does not depend on HTTP, and
+on CUDA only through its errors.
 """
 
 from __future__ import annotations
@@ -53,10 +54,11 @@ Int64s = NDArray[np.int64]
 class Fallbacks:
     """Counts of fallbacks by reason, and the circuit breaker of the GPU.
 
-    Several threads may call it at once.
+    It is thread-safe.
 
     Attributes:
-        has_breaker: whether failures make the GPU rest; several GPUs have breakers of their own.
+        has_breaker: whether failures exclude the GPU for a time; several GPUs have their own
+            breakers.
         loss: whether the GPU is lost to this process.
     """
 
@@ -71,7 +73,7 @@ class Fallbacks:
         self._lock = threading.Lock()
 
     def add(self, reason: str, message: str) -> None:
-        """Count a fallback, and log its message if none of this reason was logged for a minute."""
+        """Count a fallback; log its message unless its reason was logged in the last minute."""
         with self._lock:
             self._counts[reason] += 1
             count, now = self._counts[reason], self._clock()
@@ -87,7 +89,7 @@ class Fallbacks:
             return dict(self._counts)
 
     def failed(self, error: Exception) -> None:
-        """Note that the GPU failed on a batch; after MAX_FAILURES in a row it rests."""
+        """Record that the GPU failed; after MAX_FAILURES in a row, exclude it for REST_S."""
         self.loss.note_error(error)
         with self._lock:
             self._num_failures += 1
@@ -95,14 +97,14 @@ class Fallbacks:
                 self._rests_until = self._clock() + REST_S
 
     def succeeded(self) -> None:
-        """Note that the GPU computed a batch."""
+        """Record that the GPU computed a batch."""
         if self._num_failures:
             with self._lock:
                 self._num_failures = 0
 
     @property
     def is_resting(self) -> bool:
-        """Whether the GPU gets no batches now; after its rest one failure makes it rest again."""
+        """Return whether the GPU is excluded; after that time one failure excludes it again."""
         return self._clock() < self._rests_until
 
     def run(
@@ -112,12 +114,12 @@ class Fallbacks:
         cpu: Callable[[int, int], Output],
         join: Callable[[Sequence[Output]], Output],
     ) -> Output:
-        """Compute all rows of a batch on the GPU, and those that it cannot compute on the CPU.
+        """Compute the rows of a batch on the GPU, and those that it cannot compute on the CPU.
 
         Args:
             num_rows: the number of rows.
             gpu: computes the rows from begin to end on the GPU, or raises.
-            cpu: computes them on the CPU.
+            cpu: computes such rows on the CPU.
             join: joins the outputs of consecutive rows.
         """
         try:
@@ -136,7 +138,7 @@ class Fallbacks:
     def _run_in_halves(
         self, num_rows: int, gpu: Callable[[int, int], Output]
     ) -> list[tuple[int, int, Output | None]]:
-        """Compute parts that fit the GPU, in order: begin, end and output, None if it does not."""
+        """Yield begin, end and output of each part, in order; None if it does not fit the GPU."""
         waiting = [(0, num_rows)]
         num_halvings = 0
         parts: list[tuple[int, int, Output | None]] = []
@@ -159,14 +161,14 @@ class Fallbacks:
 
 
 class HybridEngine:
-    """An `service.engines.base.Engine` that computes on the GPU or the CPU; see the picture above.
+    """An `service.engines.base.Engine` that computes on the GPU or the CPU.
 
     Args:
-        cpu: the engine of small batches, and of all batches that the GPU cannot compute.
+        cpu: the engine for small batches, and for all batches that the GPU cannot compute.
         open_gpu: opens the GPU, or raises DeviceUnavailable; called in the background.
-        crossover_bytes: the smallest batch that goes to the GPU; None: `settle` measures it.
+        crossover_bytes: the size of the smallest batch for the GPU; None: `settle` measures it.
 
-    Until `settle` is called, `load` does not wait for the GPU, so that the service answers soon.
+    Until `settle` is called, `load` does not wait for the GPU, so that the service starts quickly.
     """
 
     name = "gpu"  # In answers and in the status: where it computes on the CPU, the name of `cpu`.
@@ -191,7 +193,7 @@ class HybridEngine:
         self.vocabularies = GpuVocabularies(cpu, open_and_note, self._measure, loss)
 
     def load(self, vocabulary: Vocabulary, permanent: bool = False) -> Residency:
-        """Make a vocabulary ready and compare it with its witness; a second call changes nothing.
+        """Load a vocabulary and compare its ids with the witness's; a second call changes nothing.
 
         Args:
             vocabulary: the vocabulary.
@@ -203,16 +205,16 @@ class HybridEngine:
         return self.vocabularies.load(vocabulary, permanent)
 
     def unload(self, digest: str) -> None:
-        """Forget a vocabulary; calls that are running on it still finish."""
+        """Unload a vocabulary; calls that are using it still finish."""
         self.vocabularies.unload(digest)
 
     def residency(self, digest: str) -> Residency | None:
-        """Report the state of a vocabulary; None if it is not loaded."""
+        """Return the state of a vocabulary; None if it is not loaded."""
         entry = self.vocabularies.entries.get(digest)
         return None if entry is None else self.vocabularies.residency(entry)
 
     def holdings(self) -> dict[str, Holding]:
-        """List the loaded vocabularies by digest."""
+        """Return the loaded vocabularies by digest."""
         return self.vocabularies.holdings()
 
     def settle(self) -> None:
@@ -220,7 +222,7 @@ class HybridEngine:
         self.vocabularies.settle()
 
     def _measure(self, opened: OpenedGpu, entry: GpuResidency) -> None:
-        """Measure the crossover, once, on the first vocabulary that the GPU may answer for."""
+        """Measure the crossover once, with the first vocabulary that is ready on the GPU."""
         if self._is_measured:
             return
         self._is_measured = True
@@ -240,7 +242,7 @@ class HybridEngine:
         log_crossover(self.crossover_bytes)
 
     def status(self) -> EngineStatus:
-        """Report the engine's state and its counts so far."""
+        """Return the engine's state and its counts so far."""
         opened = self.vocabularies.opened
         fallbacks = self.fallbacks.counts() | self.cpu.status().fallbacks
         if opened is None:
@@ -288,11 +290,11 @@ class HybridEngine:
         self.vocabularies.close()
 
     def _usable(self) -> OpenedGpu | None:
-        """Return the open GPU; None if there is none, or it is lost."""
+        """Return the open GPU; None if it is not open, or is lost."""
         return None if self.fallbacks.loss.is_lost else self.vocabularies.opened
 
     def host_memory(self, num_bytes: int) -> NDArray[np.uint8]:
-        """Allocate pinned memory, which the device reads itself, or else ordinary memory."""
+        """Allocate pinned memory, which the device reads directly, or else ordinary memory."""
         opened = self._usable()
         if opened is not None and num_bytes >= self.crossover_bytes:
             if (memory := opened.gpu.host_memory(num_bytes)) is not None:
@@ -300,7 +302,7 @@ class HybridEngine:
         return self.cpu.host_memory(num_bytes)
 
     def open_shared(self, handle: bytes, num_bytes: int, device_id: int = 0) -> DeviceMemory | None:
-        """Open device memory of another process; None while the GPU is not open, or is lost.
+        """Open device memory of another process; return None if the GPU is not open, or is lost.
 
         Raises:
             ValueError: the device cannot open it.
@@ -323,7 +325,7 @@ class HybridEngine:
             return None
 
     def encode_shared(self, vocabulary: Vocabulary, rows: SharedRows) -> Int64s | None:
-        """Encode texts in shared memory; None: the host has to, which may count as a fallback."""
+        """Encode texts in shared memory; None if the host has to, which may count as a fallback."""
         on_device = rows.text.memory.on_device or rows.out.on_device
         gpu = self._choose_gpu(
             vocabulary, lambda num_bytes: on_device or len(rows.text) >= num_bytes
@@ -369,7 +371,7 @@ class HybridEngine:
         )
 
     def count(self, vocabulary: Vocabulary, batch: Batch) -> Counted:
-        """Count the ids that `encode` would give each row."""
+        """Count the ids that `encode` would return for each row."""
         gpu = self._choose_gpu(vocabulary, batch.has_bytes)
         if gpu is None:
             return self.cpu.count(vocabulary, batch)
@@ -418,7 +420,7 @@ class HybridEngine:
         )
 
     def _choose_gpu(self, vocabulary: Vocabulary, has_bytes: Callable[[int], bool]) -> Gpu | None:
-        """Choose the GPU for a large batch; None: the CPU, which may be counted as a fallback."""
+        """Return the GPU for a large batch; None for the CPU, which may count as a fallback."""
         vocabularies = self.vocabularies
         entry = vocabularies.entries.get(vocabulary.digest) or vocabularies.get_or_load(vocabulary)
         # Nothing is slower than the reference.
@@ -444,7 +446,7 @@ class HybridEngine:
 
 
 def _read_memory(gpu: Gpu) -> dict[str, int]:
-    """Return the device's bytes by their purpose; {} if it fails, so metrics still work."""
+    """Return the device's bytes by purpose; {} if reading fails, so that metrics still work."""
     try:
         return gpu.memory()
     except Exception as error:

@@ -1,6 +1,6 @@
-"""Compares the GPU's ids with the reference's, and its whole answers with the CPU engine's.
+"""Compares the GPU's ids with the reference's, and its complete answers with the CPU engine's.
 
-Its callers decide when this happens, and what follows from a difference.
+The callers decide when to compare, and what follows from a difference.
 """
 
 from __future__ import annotations
@@ -41,30 +41,30 @@ SEQUENCE_OPTIONS = (
     EncodeOptions(circular=True, spans=True),
     EncodeOptions(circular=True, reverse_complement=True, max_length=5),
 )
-"""Options that only the kernels for sequences cover; the CPU engine has them for text."""
+"""Options that only the kernels for sequences support; for text, the CPU engine handles them."""
 
 
 class Gpu(Protocol):
-    """The methods of gpu.engine.GpuEngine that the service calls; tests replace them.
+    """The methods of gpu.engine.GpuEngine that the service calls.
 
-    Each call leaves the caller's current CUDA device as it was.
+    No call changes the current CUDA device of the calling thread.
     """
 
     @property
     def device(self) -> object:
-        """The value of `device` in the device memory that this GPU opens."""
+        """The object to which `device` refers in device memory that this GPU opens."""
 
     def load(self, vocabulary: Vocabulary, permanent: bool = False) -> int:
         """Upload a vocabulary, and return its bytes; raises NotCovered or OutOfMemory."""
 
     def unload(self, digest: str) -> None:
-        """Forget a vocabulary; calls that are running on it still finish."""
+        """Unload a vocabulary; calls that are using it still finish."""
 
     def is_resident(self, digest: str) -> bool:
         """Return whether a vocabulary is on the device now."""
 
     def host_memory(self, num_bytes: int) -> NDArray[np.uint8] | None:
-        """Allocate pinned memory for texts; None: none is free."""
+        """Allocate pinned memory for texts; None if none is free."""
 
     def open_shared(self, handle: bytes, num_bytes: int) -> DeviceMemory:
         """Open device memory of another process; raises gpu.errors.BadHandle."""
@@ -89,11 +89,11 @@ class Gpu(Protocol):
         """Decode each row; return bytes, offsets, and the errors of refused rows."""
 
     def memory(self) -> dict[str, int]:
-        """Return the bytes of the device by their purpose."""
+        """Return the bytes of the device by purpose."""
 
     @property
     def page_locked_bytes(self) -> int:
-        """The host memory that is page-locked for the device."""
+        """The bytes of host memory that are page-locked for the device."""
 
     @property
     def stage_times(self) -> StageTimes:
@@ -104,10 +104,10 @@ class Gpu(Protocol):
 
 
 class _GpuEncoder:
-    """The GPU as an encoder, which gives the ids of the texts themselves.
+    """Adapts the GPU to an encoder, which returns the ids of the texts alone.
 
     Attributes:
-        error: the last error of the GPU, which is no difference of ids; None: there was none.
+        error: the last error of the GPU, as opposed to a difference of ids; None without an error.
     """
 
     name = "gpu"
@@ -157,19 +157,19 @@ def compare_with_cpu(gpu: Gpu, cpu: Engine, vocabulary: Vocabulary) -> SelfTest:
 
 
 def _covered_texts(vocabulary: Vocabulary, texts: Sequence[str]) -> list[str]:
-    """List the texts that the GPU must encode."""
+    """List the texts that the GPU has to encode."""
     return [text for text in texts if not _why_not_covered(vocabulary, text)]
 
 
 def _why_not_covered(vocabulary: Vocabulary, text: str) -> str:
-    """Return why the GPU must refuse a text, which the CPU engine then encodes; "": it must not."""
+    """Return why the GPU must pass a text to the CPU engine; "" if it must not."""
     if only_composes(vocabulary) and not is_in_nfc(text):
         return "NFC may change it"
     return "k-mers may be taken apart" if may_split_kmers(vocabulary, text) else ""
 
 
 def _check_refused(gpu: Gpu, vocabulary: Vocabulary, text: str) -> str:
-    """Check that the GPU refuses a text that it must refuse; return the fault, or ""."""
+    """Check that the GPU refuses an unsupported text; return the fault, or ""."""
     try:
         gpu.encode(vocabulary, Batch([text]))
     except (NotCovered, OutOfMemory):
@@ -180,11 +180,11 @@ def _check_refused(gpu: Gpu, vocabulary: Vocabulary, text: str) -> str:
 def _batches(
     texts: Sequence[str], some: Sequence[str], damaged: Sequence[bytes]
 ) -> Iterator[Batch]:
-    """Make batches: of all texts with each of the options, mixed options, long and damaged rows.
+    """Make batches: all texts with each option, mixed options, long rows and damaged rows.
 
     Args:
         texts: all texts.
-        some: the texts of which long rows are made.
+        some: the texts that are repeated for long rows.
         damaged: rows that are not UTF-8.
     """
     for options in (*OPTIONS, *SEQUENCE_OPTIONS):
@@ -222,7 +222,7 @@ def _difference(gpu: Gpu, cpu: Engine, vocabulary: Vocabulary, batch: Batch) -> 
 
 
 def _row(encoded: Encoded, row: int, options: EncodeOptions) -> object:
-    """Return the whole answer of a row in Python's own types."""
+    """Return the complete answer of a row in Python's own types."""
     if row in encoded.errors:
         return encoded.errors[row]
     begin, end = encoded.offsets[row : row + 2].tolist()
@@ -236,7 +236,7 @@ def _row(encoded: Encoded, row: int, options: EncodeOptions) -> object:
 
 
 def _decode_difference(gpu: Gpu, cpu: Engine, vocabulary: Vocabulary, batch: Batch) -> str:
-    """Decode a batch's ids and some invalid ids on both; describe the difference, or ""."""
+    """Decode a batch's ids and some invalid ids on both; return a difference, or ""."""
     encoded = cpu.encode(vocabulary, batch)
     ids = np.concatenate([encoded.ids, np.array([0, -1, len(vocabulary), 0], np.int64)])
     last = int(encoded.offsets[-1])

@@ -1,4 +1,4 @@
-"""One of several GPUs: its state, its failures, and when it is tried again."""
+"""Manages the state of one of several GPUs: its failures, and when it is tried again."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ Output = TypeVar("Output")
 
 
 class Hangs(RuntimeError):
-    """A call of a GPU has not returned in time."""
+    """A call on a GPU has not returned in time."""
 
 
 class GpuProcess(Protocol):
-    """The process that a GPU has for itself."""
+    """The separate process of a GPU."""
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can be called."""
+        """Return whether the process can be called."""
 
     def kill(self) -> None:
-        """Kill it; the threads that wait for it get a DeviceLost."""
+        """Kill the process; the threads that wait for it get a DeviceLost."""
 
     def restart(self) -> None:
-        """Start another in its place, and wait until the device is open."""
+        """Start another process as a replacement, and wait until it has opened the device."""
 
     def open_regions(self) -> None:
-        """Open the regions of the host that other GPUs have opened."""
+        """Open the regions of host memory that other GPUs have opened."""
 
     def refresh(self) -> None:
-        """Read its counts; it hangs where this does not return."""
+        """Read the counts of the process; if this does not return in time, the GPU is hanging."""
 
 
 @dataclass(slots=True, eq=False)
@@ -55,21 +55,21 @@ class Member:
     """One of several GPUs.
 
     Attributes:
-        gpu: its engine.
+        gpu: the engine of the GPU.
         number: the number of the device, as this process sees it.
-        label: its name in metrics, which no other GPU has.
-        threads: run its calls.
-        process: its process; None: this process uses the GPU.
+        label: the unique name of the GPU in metrics.
+        threads: the threads that run its calls.
+        process: the separate process of the GPU; None: this process uses it.
         state: "ready"; "resting" after failures; "hanging" while calls do not return.
-        bytes_in_flight: the bytes of the batches that it computes now.
-        last_used: the number of the last call that it was chosen for.
+        bytes_in_flight: the bytes of the batches that it is computing.
+        last_used: the number of the last call for which it was chosen.
         ready_since: the monotonic time from which on it is ready.
         retry_at: the monotonic time from which on a resting one is tested.
-        refused: digests of vocabularies on which it differs.
-        loading: digests that it lacks, and the monotonic time from which on they are tried again.
-        reviving: the running test or upload; None: there is none.
+        refused: the digests of vocabularies that failed the self-test on this GPU.
+        loading: the digests of missing vocabularies, and the monotonic time of the next attempt.
+        reviving: the running test or upload, or None.
         reviving_since: the monotonic time at which it began.
-        refreshing: the last reading of counts; None: there was none.
+        refreshing: the last reading of counts, or None.
         refreshing_since: the monotonic time at which it began.
     """
 
@@ -101,7 +101,7 @@ class Member:
         """Wait for a call of this GPU.
 
         Raises:
-            Hangs: it has not returned in time; the GPU is out until it does.
+            Hangs: the call has not returned in time; the GPU is excluded until it does.
         """
         try:
             return future.result(timeout_s)
@@ -136,9 +136,9 @@ class Member:
         logger.warning("%s answers again and will be tested", self.label)
 
     def fail(self, error: BaseException, *, at_once: bool = False) -> None:
-        """Note a failure; after MAX_FAILURES in a row, or at once, the GPU rests.
+        """Record a failure; exclude the GPU for a time, after MAX_FAILURES or immediately.
 
-        One whose process has ended rests at once, and only until the process may start again.
+        If its process has ended, it is excluded immediately, until the process may start again.
         """
         if isinstance(error, Hangs):
             return
@@ -156,7 +156,7 @@ class Member:
         logger.error(text, self.label, repr(error))
 
     def fail_to_revive(self, error: BaseException) -> None:
-        """Note that the GPU failed its test; the next test uses a new process."""
+        """Record that the GPU failed its test; the next test uses a new process."""
         with self.lock:
             self.retry_at = monotonic() + REST_S
             if self.process is not None:
@@ -165,7 +165,7 @@ class Member:
         logger.warning("%s still fails: %s", self.label, repr(error))
 
     def revive(self) -> None:
-        """Take the GPU back, unless calls still hang."""
+        """Use the GPU again, unless calls still hang."""
         with self.lock:
             if self.num_hanging:
                 return
@@ -174,18 +174,18 @@ class Member:
         logger.warning("%s is back", self.label)
 
     def _forgive_if_steady(self) -> None:
-        """Allow an immediate restart of the process if it has been ready for long."""
+        """Allow an immediate restart of the process if it has been ready for a long time."""
         if self.state == "ready" and monotonic() - self.ready_since > STEADY_S:
             self._restart_delay_s = 0.0
 
     def _next_restart_delay_s(self) -> float:
-        """Return the time until the next start of the process, and make the one after it longer."""
+        """Return the time until the next start of the process, and lengthen the following one."""
         delay_s = self._restart_delay_s
         self._restart_delay_s = min(max(2 * delay_s, MIN_RESTART_S), REST_S)
         return delay_s
 
     def activity(self) -> DeviceActivity:
-        """Report the state and the counts so far."""
+        """Return the state and the counts so far."""
         return DeviceActivity(
             self.state, self.num_batches, self.num_bytes, self.num_failures, self.bytes_in_flight
         )

@@ -1,6 +1,6 @@
 """Finds the GPUs that WARPTOK_GPUS names, and opens one of them in this process.
 
-Several are opened by service/multiprocess/gpu_workers, each in a process of its own.
+If there are several GPUs, service/multiprocess/gpu_workers opens each in a separate process.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class OpenedGpus(OpenedGpu):
     """Several open GPUs.
 
     Attributes:
-        several: all of them, as one.
-        opened: each of them.
-        failed: the devices that could not be opened.
+        several: all GPUs, presented as one.
+        opened: each GPU.
+        failed: the devices that could not be opened, as `EngineStatus.devices` describes them.
     """
 
     several: SeveralGpus
@@ -42,7 +42,7 @@ class OpenedGpus(OpenedGpu):
 
     @property
     def each(self) -> Mapping[str, OpenedGpu]:
-        """The GPUs by their names in metrics."""
+        """The GPUs by name in metrics."""
         labels = [member.label for member in self.several.members]
         return dict(zip(labels, self.opened, strict=True))
 
@@ -53,12 +53,12 @@ class OpenedGpus(OpenedGpu):
 
     @property
     def has_breakers(self) -> bool:
-        """Whether the GPUs have circuit breakers of their own: yes."""
+        """Return True, as each GPU has its own circuit breaker."""
         return True
 
     @property
     def is_resting(self) -> bool:
-        """Whether all GPUs are left out now."""
+        """Return whether all GPUs are currently excluded."""
         return not any(member.state == "ready" for member in self.several.members)
 
     @property
@@ -97,20 +97,20 @@ def choose_gpus(gpus: str, num_visible: int) -> list[int]:
 
 
 def check_gpus(gpus: str) -> None:
-    """Check that the devices exist that the setting names; all is always right.
+    """Check that the devices that the setting names exist; "all" is always valid.
 
     Raises:
-        ValueError: there are fewer devices.
+        ValueError: there are fewer devices than the setting names.
     """
     if gpus != ALL:
         choose_gpus(gpus, len(list_visible_gpus()))
 
 
 def list_visible_gpus() -> list[str]:
-    """List the values of CUDA_VISIBLE_DEVICES that show a process each of the devices alone.
+    """Return the values of CUDA_VISIBLE_DEVICES that each show a process one device.
 
-    CUDA shows a process only the first of several MIG slices, so here they count as their names.
-    No context is made on any device.
+    MIG slices are listed by name, as CUDA shows a process only the first of several. No context is
+    made on any device.
     """
     value = os.environ.get("CUDA_VISIBLE_DEVICES")
     names = [] if value is None else [name.strip() for name in value.split(",")]
@@ -127,7 +127,7 @@ def open_cuda(memory_share: float, take: Take | None = None) -> OpenedGpu:
 
     Args:
         memory_share: the share of the device's free memory that may be used.
-        take: allocates memory for ids, which is page-locked then; None: the device allocates it.
+        take: allocates memory for ids, which is then page-locked; None: the device allocates it.
 
     Raises:
         DeviceUnavailable: there is no device that can be used, or CuPy is not installed.

@@ -1,4 +1,4 @@
-"""Keeps the vocabularies of a hybrid engine: on the CPU, and on the GPU after the self-test.
+"""Manages the vocabularies of a hybrid engine, on the CPU and, after the self-test, on the GPU.
 
     on the CPU engine ──► queued ──► uploaded and compared ──► ready ◄───────┐
                                         │         │              │           │ its next large batch
@@ -7,8 +7,8 @@
                                         ├─ not covered: refused              │
                                         └─ no memory, or failed ── REST_S ───┘
 
-One thread uploads them, one after another. After the start, `load` waits for the upload. Knows no
-batches.
+One thread uploads them, one after another. Once the service has started, `load` waits for the
+upload. This module does not handle batches.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class OpenedGpu:
 
     @property
     def each(self) -> Mapping[str, OpenedGpu]:
-        """The GPUs that it consists of, by their names in metrics."""
+        """The GPUs of the engine, by name in metrics."""
         return {str(self.device["name"]): self}
 
     @property
@@ -57,12 +57,12 @@ class OpenedGpu:
 
     @property
     def has_breakers(self) -> bool:
-        """Whether the GPUs have circuit breakers of their own."""
+        """Return whether each GPU has its own circuit breaker."""
         return False
 
     @property
     def is_resting(self) -> bool:
-        """Whether all GPUs that have circuit breakers of their own are left out now."""
+        """Return whether all GPUs that have their own circuit breakers are currently excluded."""
         return False
 
     @property
@@ -85,10 +85,10 @@ class GpuResidency:
 
     Attributes:
         vocabulary: the vocabulary.
-        cpu: its state on the CPU engine.
-        residency: its state on the hybrid engine, unless the GPU has evicted it since.
-        is_ready: whether the GPU passed the self-test, so that it may answer.
-        refusal: why the GPU must never answer, as the metric names it; "" if it may.
+        cpu: the state of the vocabulary on the CPU engine.
+        residency: the state on the hybrid engine, which is outdated if the GPU evicted it since.
+        is_ready: whether the GPU passed the self-test, so that it may be used.
+        refusal: why the GPU must never be used, as the metric names it; "" if it may.
         is_permanent: whether the GPU never evicts it.
         upload: the last upload; None before the first.
         retry_at: the monotonic time before which no upload starts.
@@ -107,10 +107,10 @@ class GpuResidency:
 
 
 class GpuVocabularies:
-    """The vocabularies of a CPU engine; some are on a GPU, too.
+    """The vocabularies of a CPU engine, of which some are also on a GPU.
 
     Args:
-        cpu: the engine that answers until the GPU may.
+        cpu: the engine that computes until the GPU may be used.
         open_gpu: opens the GPU, or raises DeviceUnavailable; called in the background.
         on_ready: called in the background, once settled, for each vocabulary that becomes ready.
         loss: whether the GPU is lost to this process.
@@ -151,7 +151,7 @@ class GpuVocabularies:
 
     @property
     def is_opening(self) -> bool:
-        """Whether the GPU is still being opened."""
+        """Return whether the GPU is still being opened."""
         return not self._opening.done()
 
     def wait_until_open(self) -> None:
@@ -179,7 +179,7 @@ class GpuVocabularies:
             self._on_ready(opened, entry)
 
     def load(self, vocabulary: Vocabulary, permanent: bool) -> Residency:
-        """Load a vocabulary on the CPU engine and on the GPU; until settled, wait for no upload.
+        """Load a vocabulary on the CPU engine and the GPU; wait for the upload only once settled.
 
         Raises:
             VocabularyError: no encoder can compute this vocabulary.
@@ -199,7 +199,7 @@ class GpuVocabularies:
         return self.residency(entry)
 
     def get_or_load(self, vocabulary: Vocabulary) -> GpuResidency:
-        """Get a vocabulary's entry; the first call loads it on the CPU and starts its upload.
+        """Return a vocabulary's entry; the first call loads it on the CPU and starts the upload.
 
         Raises:
             VocabularyError: no encoder can compute this vocabulary.
@@ -216,7 +216,7 @@ class GpuVocabularies:
         return entry
 
     def start_upload(self, entry: GpuResidency) -> None:
-        """Upload a vocabulary in the background, unless that runs, is refused, or failed lately."""
+        """Upload a vocabulary in the background, unless that runs, is refused, or just failed."""
         with self._lock:
             if self._is_closed or entry.refusal or monotonic() < entry.retry_at:
                 return
@@ -253,7 +253,7 @@ class GpuVocabularies:
             self._on_ready(opened, entry)
 
     def refuse(self, entry: GpuResidency, self_test: SelfTest) -> None:
-        """Refuse the GPU, whose ids differ, for a vocabulary for as long as it is loaded."""
+        """Stop using the GPU for a vocabulary whose ids differ, while it is loaded."""
         entry.refusal = "self_test"
         reason = f"the GPU differs on {self_test.first_difference}"
         self._stay_on_cpu(entry, reason, logging.ERROR)
@@ -270,7 +270,7 @@ class GpuVocabularies:
         return self.entries.get(entry.vocabulary.digest) is entry
 
     def unload(self, digest: str) -> None:
-        """Forget a vocabulary; calls that are running on it still finish."""
+        """Unload a vocabulary; calls that are using it still finish."""
         with self._lock:
             self.entries.pop(digest, None)
         self._forget(digest)
@@ -282,7 +282,7 @@ class GpuVocabularies:
             self.cpu.unload(digest)
 
     def holdings(self) -> dict[str, Holding]:
-        """List the vocabularies on the CPU engine by digest; a batch on the GPU is a use, too."""
+        """Return the vocabularies on the CPU engine by digest; batches on the GPU count as uses."""
         holdings = self.cpu.holdings()
         for digest, holding in holdings.items():
             if (entry := self.entries.get(digest)) is not None:
@@ -290,7 +290,7 @@ class GpuVocabularies:
         return holdings
 
     def residency(self, entry: GpuResidency) -> Residency:
-        """Report the state of a vocabulary now."""
+        """Return the current state of a vocabulary."""
         opened = self.opened
         if self._loss.is_lost:
             return _with_reason(entry.cpu, "the GPU is lost until the process is started again")
@@ -308,7 +308,7 @@ class GpuVocabularies:
         return entry.residency
 
     def close(self) -> None:
-        """Forget all vocabularies, and close the GPU and the CPU engine."""
+        """Unload all vocabularies, and close the GPU and the CPU engine."""
         with self._lock:
             self._is_closed = True
             self.entries.clear()
@@ -320,6 +320,6 @@ class GpuVocabularies:
 
 
 def _with_reason(residency: Residency, reason: str) -> Residency:
-    """Add the reason why no faster engine answers."""
+    """Add the reason why no faster engine is used."""
     reasons = [each for each in (residency.fallback_reason, reason) if each]
     return replace(residency, fallback_reason="; ".join(reasons))

@@ -1,4 +1,4 @@
-"""Several GPUs behind the interface of one; a batch goes to the GPU with the least work.
+"""Presents several GPUs as one; a batch goes to the GPU with the fewest bytes in flight.
 
     batch ──► the GPU with the fewest bytes in flight, of those that have the vocabulary
                 │
@@ -9,9 +9,9 @@
 
     out ──► later: load what the others have, compare with the CPU engine ──► back
 
-Each GPU has a process, an engine, a memory budget, vocabularies, a circuit breaker (member.py) and
-threads of its own. A vocabulary is loaded on all GPUs or on none. A GPU that differs in the
-self-test gets no batches of that vocabulary.
+Each GPU has its own process, engine, memory budget, vocabularies, circuit breaker (member.py) and
+threads. A vocabulary is loaded on all GPUs or on none. A GPU whose ids differ in the self-test gets
+no batches of that vocabulary.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ CHECK_PERIOD_S = 1.0
 RETRY_S = 60.0  # Before an upload that failed is tried again.
 BYTES_PER_ID = 4
 HANDLED_ERRORS = (NotCovered, OutOfMemory)
-"""Errors that say nothing against the device: the caller handles them."""
+"""Errors that are not failures of the device; the caller handles them."""
 SHARED_ERRORS = (*HANDLED_ERRORS, ValueError, IndexError)
 Output = TypeVar("Output")
 Int64s = NDArray[np.int64]
 
 
 class SharedVocabulary(NamedTuple):
-    """A vocabulary that all GPUs have, except for those that are out."""
+    """A vocabulary that is on all GPUs, except for excluded ones."""
 
     vocabulary: Vocabulary
     is_permanent: bool
@@ -71,13 +71,13 @@ class AllStageTimes(StageTimes):
 
 
 class SeveralGpus:
-    """A `service.engines.hybrid.gpu_selftest.Gpu` that consists of several.
+    """A `service.engines.hybrid.gpu_selftest.Gpu` that consists of several GPUs.
 
     Args:
         members: the GPUs.
-        on_close: called once, when they are closed.
+        on_close: called once, when the GPUs are closed.
 
-    Several threads may call it at once.
+    It is thread-safe.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class SeveralGpus:
     # Batches.
 
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
-        """Encode each row on the GPU that will be done first."""
+        """Encode each row on the GPU with the fewest bytes in flight."""
         # A hanging call may go on to join the texts of its batch.
         return self._run(
             vocabulary.digest, batch.size, lambda gpu: gpu.encode(vocabulary, batch.duplicate())
@@ -120,7 +120,7 @@ class SeveralGpus:
         )
 
     def encode_shared(self, vocabulary: Vocabulary, rows: SharedRows) -> Int64s:
-        """Encode texts in shared memory, on the GPU that has the memory, and return the offsets.
+        """Encode texts in shared memory on the GPU that owns it, and return the offsets of the ids.
 
         Raises:
             NotCovered: the texts and the ids are on two GPUs, or their GPU cannot compute them now.
@@ -140,7 +140,7 @@ class SeveralGpus:
         )
 
     def _find_owner(self, memory: SharedMemory) -> Member | None:
-        """Find the GPU whose memory it is; None for host memory, which all GPUs access."""
+        """Return the GPU that owns the memory; None for host memory, which all GPUs access."""
         device = getattr(memory, "device", None)
         if not memory.on_device:
             return None
@@ -154,17 +154,17 @@ class SeveralGpus:
         handled: tuple[type[Exception], ...] = HANDLED_ERRORS,
         members: Sequence[Member] | None = None,
     ) -> Output:
-        """Run a call on the member that will be done first; where it fails, on the next.
+        """Run a call on the member with the fewest bytes in flight; if it fails, on the next one.
 
         Args:
             digest: the vocabulary that the call needs.
             num_bytes: the size of the call.
-            call: gets the GPU.
-            handled: errors that the caller handles, and that are no failure of the GPU.
-            members: those that may run it; None: all.
+            call: the function to call with the GPU.
+            handled: errors that the caller handles, and that are not failures of the GPU.
+            members: the members that may run the call; None: all.
 
         Raises:
-            Exception: the error of the last one.
+            Exception: the error of the last member.
             DeviceUnavailable: no GPU has the vocabulary now.
         """
         remaining = list(self.members if members is None else members)
@@ -192,7 +192,7 @@ class SeveralGpus:
         """Choose the member with the fewest bytes in flight, and add the bytes of a call.
 
         Raises:
-            DeviceUnavailable: none has the vocabulary now.
+            DeviceUnavailable: no member has the vocabulary now.
         """
         with self._lock:
             able = [member for member in members if self._can_compute(member, digest)]
@@ -223,7 +223,7 @@ class SeveralGpus:
     def load(self, vocabulary: Vocabulary, permanent: bool = False) -> int:
         """Upload a vocabulary to all GPUs, or to none; return its bytes on one.
 
-        A GPU that fails otherwise is out, and gets the vocabulary before it is back.
+        A GPU that fails otherwise is excluded, and loads the vocabulary before it is used again.
 
         Raises:
             NotCovered: the kernels do not support the vocabulary.
@@ -245,7 +245,7 @@ class SeveralGpus:
         return max(sizes)
 
     def _raise_unless_out(self, results: Mapping[Member, Any], digest: str) -> None:
-        """Raise an error that concerns all GPUs; exclude the GPUs that failed otherwise.
+        """Raise an error that concerns all GPUs; exclude GPUs that failed for other reasons.
 
         Raises:
             NotCovered, OutOfMemory: a GPU raised it; the vocabulary is unloaded from all.
@@ -267,7 +267,7 @@ class SeveralGpus:
         A GPU that differs while others do not gets no batches of the vocabulary.
 
         Returns:
-            A self-test that was passed; where there is none, the first one.
+            A passed self-test, or the first one if none was passed.
 
         Raises:
             Exception: all GPUs failed on a text, or one has too little memory.
@@ -340,7 +340,7 @@ class SeveralGpus:
             self.check()
 
     def check(self) -> None:
-        """Start what is due: tests of GPUs after their rest, uploads, and readings of counts."""
+        """Start due work: tests of excluded GPUs, uploads, and readings of counts."""
         now = monotonic()
         for member in self.members:
             if member.process is not None:
@@ -359,7 +359,7 @@ class SeveralGpus:
             member.reviving = member.threads.submit(call)
 
     def _check_process(self, member: Member, now: float) -> None:
-        """Find out whether a GPU's process has ended or hangs while it has nothing to do."""
+        """Check whether the process of an idle GPU has ended or hangs."""
         assert member.process is not None
         if member.state != "ready":
             return
@@ -410,7 +410,7 @@ class SeveralGpus:
             member.gpu.unload(vocabulary.digest)
 
     def _list_vocabularies(self) -> list[SharedVocabulary]:
-        """List the vocabularies that any GPU has, even one that is out."""
+        """List the vocabularies that any GPU has, including excluded GPUs."""
         with self._lock:
             known = list(self._vocabularies.values())
         gpus = [member.gpu for member in self.members]
@@ -421,7 +421,7 @@ class SeveralGpus:
     # Memory.
 
     def host_memory(self, num_bytes: int) -> NDArray[np.uint8] | None:
-        """Allocate pinned memory, which all GPUs read; None: none is free."""
+        """Allocate pinned memory, which all GPUs read; None if none is free."""
         for member in sorted(self._ready(), key=lambda each: each.bytes_in_flight):
             if (memory := member.gpu.host_memory(num_bytes)) is not None:
                 return memory
@@ -433,11 +433,11 @@ class SeveralGpus:
         Args:
             handle: a cudaIpcMemHandle_t.
             num_bytes: the size of the memory.
-            device_id: the number that the client has for the device, which is tried first.
+            device_id: the number of the device in the client's process; this device is tried first.
 
         Raises:
             BadHandle: no GPU can open it.
-            DeviceUnavailable: a GPU that is left out now may have it.
+            DeviceUnavailable: no ready GPU can open it, but an excluded GPU may own the memory.
         """
         members = sorted(self._ready(), key=lambda each: each.number != device_id)
         message = ""
@@ -467,7 +467,7 @@ class SeveralGpus:
         raise OutOfMemory("no GPU is ready")
 
     def _open_regions(self) -> None:
-        """Let the processes of all GPUs open the regions of the host."""
+        """Let the processes of all GPUs open the regions of host memory."""
         opening: list[tuple[Member, Future[None]]] = []
         for member in self._ready():
             if member.process is not None:
@@ -479,7 +479,7 @@ class SeveralGpus:
                 member.fail(error)
 
     def memory(self) -> dict[str, int]:
-        """Return the bytes of all GPUs that are ready, by their purpose."""
+        """Return the bytes of all ready GPUs by purpose."""
         total: dict[str, int] = {}
         for member in self._ready():
             for part, num_bytes in member.gpu.memory().items():
@@ -488,12 +488,12 @@ class SeveralGpus:
 
     @property
     def device(self) -> object:
-        """The owner of device memory that the first one opens."""
+        """The owner of device memory that the first GPU opens."""
         return self.members[0].gpu.device
 
     @property
     def page_locked_bytes(self) -> int:
-        """The host memory that is page-locked through any of the GPUs."""
+        """The bytes of host memory that are page-locked for any of the GPUs."""
         return sum(member.gpu.page_locked_bytes for member in self.members)
 
     @property
@@ -502,7 +502,7 @@ class SeveralGpus:
         return self._stage_times
 
     def close(self) -> None:
-        """Release the memory of the GPUs that answer, and end the threads."""
+        """Release the memory of the GPUs that respond, and end the threads."""
         if self._is_closed.is_set():
             return
         self._is_closed.set()

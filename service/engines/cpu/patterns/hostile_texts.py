@@ -1,10 +1,10 @@
-r"""Makes texts on which a regular expression may take long, from the expression itself.
+r"""Makes texts from a regular expression on which the expression may take long.
 
-Such texts repeat what the expression matches, or almost matches, and end with something that it
-does not match, so that the matcher tries every way to divide the repetitions. The expression is
-parsed roughly: syntax that is not understood counts as letters. Texts are the same each time.
+Such texts repeat a string that the expression matches, or almost matches, and end with characters
+that it does not match, so that the matcher tries every way to divide the repetitions. The
+expression is parsed roughly: unknown syntax counts as letters. The texts are deterministic.
 
-Example: ``(foo|o+)*x`` gives, among others, "foofoofoo…!", "oooo…!" and "foofo!foofo!…".
+Example: ``(foo|o+)*x`` leads, among others, to "foofoofoo…!", "oooo…!" and "foofo!foofo!…".
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def make_texts(pattern: str, unit: str, size: int) -> Iterator[str]:
 
 
 def _list_letters(pattern: str) -> list[str]:
-    """List characters that parts of the expression match, each once."""
+    """List characters that parts of the expression match, without duplicates."""
     letters: list[str] = []
     for symbol in SYMBOL.finditer(pattern):
         letters += _choices(symbol)
@@ -97,7 +97,7 @@ def _choices(symbol: re.Match[str]) -> list[str]:
 
 
 def _members(text: str) -> list[str]:
-    """Return some members of a set; of a set of all but some, a letter, a digit and a sign."""
+    """Return some members of a character set; for a negated set, a letter, a digit and a sign."""
     if text.startswith("[^"):
         return [letter for letter in "a1! é" if letter not in text] or ["\u4e2d"]
     inner = re.sub(r"\[:\^?\w+:\]", "a1", text[1:-1])
@@ -108,19 +108,19 @@ def _members(text: str) -> list[str]:
 
 
 class _Sampler:
-    """Writes random strings that an expression matches, as far as its syntax is understood."""
+    """Makes random strings that an expression matches, if its syntax is known."""
 
     def __init__(self, pattern: str, chance: random.Random) -> None:
         self.symbols = list(SYMBOL.finditer(pattern))
         self.chance = chance
 
     def sample(self) -> str:
-        """Write one string."""
+        """Make one string."""
         self.place = 0
         return self._either(0)[:MAX_SAMPLE]
 
     def _either(self, depth: int) -> str:
-        """Write one of the alternatives up to a closing parenthesis or the end."""
+        """Make a string of one of the alternatives up to a closing parenthesis or the end."""
         written = [self._sequence(depth)]
         while self._kind() == "either":
             self.place += 1

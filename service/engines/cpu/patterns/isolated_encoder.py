@@ -1,8 +1,8 @@
-"""Encodes a vocabulary with unknown regular expressions in processes that can be killed.
+"""Encodes with unknown regular expressions in separate processes, which can be killed.
 
-Each thread that encodes has a process of its own, which is kept for the next one. A call may take
-`BASE_S` of processor time and the time of its bytes. Above that its process is killed, the
-request is refused with 504, and the next call starts another process.
+Each thread that encodes uses one process, which is then kept for the next thread. A call may use
+`BASE_S` of CPU time, and a time that is proportional to its bytes. Above this limit the process is
+killed, the request is refused with 504, and the next call starts another process.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ LOAD_S = 60.0  # The most processor time of loading and of the self-test.
 
 
 class IsolatedEncoder:
-    """Encodes batches in other processes; several threads may call it at once.
+    """Encodes batches in other processes; it is thread-safe.
 
     Args:
         vocabulary: the vocabulary.
-        table: its tokens.
-        us_per_byte: the most microseconds of processor time for a byte.
+        table: the tokens of the vocabulary.
+        us_per_byte: the most microseconds of CPU time per byte.
 
     Raises:
-        VocabularyError: no encoder can compute it, or not in time.
+        VocabularyError: no encoder can compute the vocabulary in time.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class IsolatedEncoder:
         self._idle.append(self._start())
 
     def _start(self) -> WorkerProcess:
-        """Start a process that has loaded the vocabulary; note its report."""
+        """Start a process, have it load the vocabulary, and store the report of the self-test."""
         load = Message({"call": "load"}, [np.frombuffer(self._content, np.uint8)])
         try:
             worker = WorkerProcess()
@@ -76,7 +76,7 @@ class IsolatedEncoder:
         return worker
 
     def _take_idle(self) -> WorkerProcess | None:
-        """Take an idle process; None: there is none. One that has ended is dropped."""
+        """Remove and return an idle process, or None; drop processes that have ended."""
         while True:
             with self._lock:
                 worker = self._idle.pop() if self._idle else None
@@ -86,7 +86,7 @@ class IsolatedEncoder:
 
     @contextmanager
     def _worker(self) -> Iterator[WorkerProcess]:
-        """Lend a process to this thread; keep it for the next one if it is alive then."""
+        """Lend a process to this thread; keep it afterwards if it is still alive."""
         worker = self._take_idle() or self._start()
         try:
             yield worker
@@ -104,14 +104,14 @@ class IsolatedEncoder:
         """Call a process that has loaded the vocabulary.
 
         Args:
-            message: the call, for `worker`.
-            num_bytes: its bytes of text, which decide how long it may take.
+            message: the call, as `worker` defines it.
+            num_bytes: the bytes of text, which determine the time limit.
             should_continue: returns whether the answer is still needed.
 
         Raises:
             Abandoned: nobody needs the answer any more.
-            DeadlinePassed: it took too long.
-            LibraryFailed: the library fails on a text, or ended its process.
+            DeadlinePassed: the call took too long.
+            LibraryFailed: the library failed on a text, or ended the process.
         """
         cpu_s = BASE_S + self.us_per_byte * num_bytes / 1e6
         try:
@@ -128,8 +128,8 @@ class IsolatedEncoder:
 
         Raises:
             Abandoned: no request waits for the batch any more.
-            DeadlinePassed: it took too long.
-            LibraryFailed: the library ended its process.
+            DeadlinePassed: the call took too long.
+            LibraryFailed: the library ended the process.
         """
         values = {"call": "encode", "options": asdict(options), "has_texts": batch.has_texts}
         message = Message(values, [batch.data, batch.offsets])
@@ -139,11 +139,11 @@ class IsolatedEncoder:
         return Content(ids, offsets, spans[0] if spans else None, errors)
 
     def decode(self, ids: Int64s, offsets: Int64s, skip: bool) -> Decoded:
-        """Decode ids int64[T], whose rows begin at offsets int64[B + 1], by the library.
+        """Decode ids int64[T], whose rows begin at offsets int64[B + 1], with the library.
 
         Raises:
-            DeadlinePassed: it took too long.
-            LibraryFailed: the library ended its process.
+            DeadlinePassed: the call took too long.
+            LibraryFailed: the library ended the process.
         """
         known = ids[(ids >= 0) & (ids < len(self.table.lengths))]
         num_bytes = int(np.maximum(self.table.lengths[known], 1).sum())
@@ -153,7 +153,7 @@ class IsolatedEncoder:
         return Decoded(data, data_offsets, _read_errors(answer))
 
     def close(self) -> None:
-        """End the processes; those that are being called end after their call."""
+        """End the processes; those that are computing a call end after it."""
         with self._lock:
             self._is_closed = True
             workers, self._idle = self._idle, []
@@ -166,10 +166,10 @@ def _read_errors(answer: Message) -> dict[int, RowError]:
 
 
 def choose_isolated(vocabulary: Vocabulary, table: TokenTable, us_per_byte: float) -> ChosenEncoder:
-    """Choose the encoder of a vocabulary with unknown patterns, in a process of its own.
+    """Choose the encoder of a vocabulary with unknown patterns, in a separate process.
 
     Raises:
-        VocabularyError: no encoder can compute this vocabulary, or not in time.
+        VocabularyError: no encoder can compute this vocabulary in time.
     """
     encoder = IsolatedEncoder(vocabulary, table, us_per_byte)
     return ChosenEncoder(

@@ -1,4 +1,4 @@
-"""Opens the witness of a vocabulary: in a process of its own if it has unknown patterns."""
+"""Opens the witness of a vocabulary, in a separate process if it has unknown patterns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class IsolatedWitness:
 
     Args:
         vocabulary: the vocabulary.
-        encoder: has the process.
+        encoder: the encoder whose processes compute the ids.
     """
 
     def __init__(self, vocabulary: Vocabulary, encoder: IsolatedEncoder) -> None:
@@ -25,11 +25,11 @@ class IsolatedWitness:
         self.name = describe_witness(vocabulary)
 
     def ids(self, text: str) -> list[int] | None:
-        """Return the ids of a text; None: it is refused.
+        """Return the ids of a text; None if it is refused.
 
         Raises:
             AssertionError: the reference and the library disagree; one of them is wrong.
-            DeadlinePassed: it took too long.
+            DeadlinePassed: the call took too long.
         """
         message = Message({"call": "witness", "text": text})
         ids: list[int] | None = self.encoder.call(message, len(text.encode())).values["ids"]
@@ -38,7 +38,7 @@ class IsolatedWitness:
 
 @contextmanager
 def open_witness(vocabulary: Vocabulary) -> Iterator[Witness | IsolatedWitness]:
-    """Make the witness of a vocabulary, for texts one by one."""
+    """Make the witness of a vocabulary, which encodes texts one by one."""
     if not vocabulary.may_take_long:
         yield Witness(vocabulary)
         return

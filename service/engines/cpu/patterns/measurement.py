@@ -1,8 +1,8 @@
 """Times the unknown regular expressions of an upload on hostile texts, and refuses slow ones.
 
-Short texts come first. The slowest of the strings that they repeat make the longest texts, on which
-the time of a byte of a slow expression has grown. The time limit of
-each call (`isolated_encoder`) bounds the patterns that this does not find.
+Short texts are timed first. Long texts then repeat the slowest of their strings, because the time
+per byte of a slow expression grows with the length. The time limit of each call
+(`isolated_encoder`) stops the slow patterns that this measurement does not find.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ SHOWN = 80  # Characters of an expression that a refusal repeats.
 
 
 def refuse_slow_patterns(patterns: Iterable[UnknownPattern], us_per_byte: float) -> None:
-    """Time regular expressions, in another process; slow, so call it in a thread.
+    """Time regular expressions in another process. This is slow, so call it in a thread.
 
     Args:
         patterns: the expressions.
-        us_per_byte: the most microseconds of processor time for a byte.
+        us_per_byte: the most microseconds of CPU time per byte.
 
     Raises:
-        VocabularyError: one takes more; it names the expression, its place and the time.
+        VocabularyError: an expression takes longer; the error names it, its place and the time.
     """
     left_s = MAX_TOTAL_S
     for pattern in patterns:
@@ -68,7 +68,7 @@ class _Measurement:
         self.seconds = 0.0
 
     def run(self) -> float:
-        """Time it; return the processor time that all texts have taken."""
+        """Time the expression; return the CPU time that all texts took."""
         pattern = self.pattern.pattern
         try:
             self.worker.call(Message({"call": "compile", "pattern": pattern}), COMPILE_S)
@@ -86,7 +86,7 @@ class _Measurement:
         return self.seconds
 
     def _time_texts(self, unit: str, size: int) -> float:
-        """Return the most seconds for a byte of the texts that repeat a unit."""
+        """Return the largest time per byte, in seconds, of the texts that repeat a unit."""
         most = 0.0
         for text in make_texts(self.pattern.pattern, unit, size):
             if self.seconds > self.left_s:

@@ -1,7 +1,7 @@
-"""Sends messages between the service and its workers: a JSON object and arrays.
+"""Sends messages between the service and its workers; each is a JSON object and arrays.
 
 A message is the number of bytes of its JSON (8 bytes, little-endian), the JSON, which also has the
-dtype and shape of each array, and the arrays' bytes. Nothing in it is code.
+dtype and shape of each array, and the arrays' bytes. A message never contains code.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Message:
 
 
 def send(sock: socket, message: Message, wait: Callable[[], object]) -> None:
-    """Send a message; call `wait` each time that the socket's timeout passes.
+    """Send a message; call `wait` whenever the socket's timeout passes.
 
     Raises:
         OSError: the other side has ended.
@@ -45,11 +45,11 @@ def send(sock: socket, message: Message, wait: Callable[[], object]) -> None:
 
 
 def receive(sock: socket, wait: Callable[[], object]) -> Message:
-    """Receive a message; call `wait` each time that the socket's timeout passes.
+    """Receive a message; call `wait` whenever the socket's timeout passes.
 
     Raises:
         EOFError, OSError: the other side has ended.
-        ValueError: the bytes are no message.
+        ValueError: the bytes are not a message.
     """
     (size,) = SIZE.unpack(_receive_bytes(sock, SIZE.size, wait).data)
     values = json.loads(_receive_bytes(sock, size, wait).tobytes())

@@ -1,8 +1,9 @@
-"""The program of a worker: encodes by one vocabulary, or times one regular expression.
+"""The program of a worker: encodes with one vocabulary, or times one regular expression.
 
 `python -m service.engines.cpu.patterns.worker FD` answers the messages of a socket until it ends.
-Each message has the name of its call and `cpu_s`, the processor time that it may take. The service
-kills the worker above that; the kernel does it a little later, in case the service has ended.
+Each message contains the name of a call and `cpu_s`, the CPU time that the call may use. The
+service kills the worker above this limit; the kernel does so a little later, in case the service
+has ended.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Worker:
         }
 
     def answer(self, message: Message) -> Message:
-        """Answer a message; if it fails, the answer has the kind and the message of the error."""
+        """Answer a message; if the call fails, the answer contains the error's kind and message."""
         try:
             return self.calls[message.values["call"]](message)
         except VocabularyError as error:
@@ -92,14 +93,14 @@ class Worker:
         return Message({"errors": _write_errors(content.errors)}, arrays)
 
     def decode(self, message: Message) -> Message:
-        """Decode rows of ids by the library that defines them."""
+        """Decode rows of ids with the library that defines them."""
         assert self.chosen is not None and self.chosen.decode is not None
         ids, offsets = message.arrays
         decoded = self.chosen.decode(ids, offsets, message.values["skip"])
         return Message({"errors": _write_errors(decoded.errors)}, [decoded.data, decoded.offsets])
 
     def find_ids(self, message: Message) -> Message:
-        """Return the ids that the witness of the vocabulary gives a text; null: it is refused."""
+        """Return the witness's ids of a text; null if the text is refused."""
         assert self.vocabulary is not None
         if self.witness is None:
             self.witness = Witness(self.vocabulary)
@@ -111,7 +112,7 @@ class Worker:
         return Message({})
 
     def measure(self, message: Message) -> Message:
-        """Run the regular expression over a text; return the seconds of processor time."""
+        """Run the regular expression over a text; return the seconds of CPU time."""
         assert self.split is not None
         text = message.arrays[0].tobytes().decode()
         begin = time.process_time()
@@ -128,7 +129,7 @@ def _write_errors(errors: dict[int, Any]) -> list[list[Any]]:
 
 
 def limit_processor_time(cpu_s: float) -> None:
-    """Have the kernel end this process after `cpu_s` more seconds of processor time."""
+    """Let the kernel kill this process after `cpu_s` more seconds of CPU time."""
     _, most = resource.getrlimit(resource.RLIMIT_CPU)
     resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(time.process_time() + cpu_s), most))
 

@@ -1,4 +1,4 @@
-"""Starts a worker, calls it, and kills it when a call takes too long or nobody waits for it."""
+"""Starts a worker, calls it, and kills it when a call takes too long or is abandoned."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ NO_BACKTRACE = {"RUST_BACKTRACE": "0"}  # The library panics where a match has t
 
 
 class TookTooLong(Exception):
-    """A call took more time than it may; its worker is dead.
+    """A call exceeded its time limit; its worker was killed.
 
     Attributes:
-        seconds: the processor time that it took.
+        seconds: the CPU time of the call.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -38,8 +38,8 @@ class WorkerProcess:
     """One worker; one thread at a time calls it.
 
     Args:
-        is_quiet: whether its standard error is dropped, as that of a library that is expected to
-            fail.
+        is_quiet: whether the worker's standard error is discarded, for a library that is expected
+            to fail.
 
     Attributes:
         is_alive: whether it can be called; False once it was killed or has ended.
@@ -75,14 +75,14 @@ class WorkerProcess:
         """Send a message and return the answer.
 
         Args:
-            message: the name of the call, and what it needs.
-            cpu_s: the processor time that it may take.
+            message: the name and the arguments of the call.
+            cpu_s: the CPU time that the call may use, in seconds.
             should_continue: returns whether the answer is still needed.
 
         Raises:
-            TookTooLong: it took more; the worker is dead.
-            Abandoned: nobody needs the answer any more; the worker is dead.
-            LibraryFailed: the library fails on a text, or ended the worker.
+            TookTooLong: the call took longer; the worker was killed.
+            Abandoned: nobody needs the answer any more; the worker was killed.
+            LibraryFailed: the library failed on a text, or ended the worker.
             VocabularyError: no encoder can compute the vocabulary.
             RuntimeError: the call failed.
         """
@@ -114,11 +114,11 @@ class WorkerProcess:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has ended, perhaps while it waited, as when memory is short."""
+        """Return whether the worker has ended, perhaps while idle, as when memory ran out."""
         return not self.is_alive or self._process.poll() is not None
 
     def kill(self) -> None:
-        """End the worker at once."""
+        """Kill the worker."""
         self.is_alive = False
         self._end()
 

@@ -1,8 +1,8 @@
-"""Encodes characters and k-mers by the C++ extension, and the rows that it leaves by the reference.
+"""Encodes characters and k-mers in C++; the reference encodes the rows that C++ does not support.
 
-These are rows that may hold a special token, letters that are not ASCII in k-mers and where the
-case is changed, words that are no k-mers, and circular sequences that cannot wrap. NumPy encodes
-rows with characters of several bytes.
+These rows may contain a special token, letters that are not ASCII (for k-mers, or if the case is
+changed), words that are not k-mers, or circular sequences that cannot wrap. NumPy encodes rows with
+characters of several bytes.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class _NativeRows:
 
     Attributes:
         measured: the extension's object.
-        counts: int64[B], the ids of each row.
-        reasons: uint8[B], why a row is left; 0 where it is encoded.
+        counts: int64[B], the number of ids of each row.
+        reasons: uint8[B], why a row is unsupported; 0 for an encoded row.
     """
 
     measured: Any
@@ -51,17 +51,17 @@ class _NativeRows:
     reasons: NDArray[np.uint8]
 
     def update(self) -> None:
-        """Read counts and reasons, which change when ids are written."""
+        """Read the counts and reasons again, as they change when ids are written."""
         native.counts(self.measured, self.counts, self.reasons)
 
 
 class SymbolEncoder:
-    """Encodes batches of characters or k-mers; several threads may call it at once.
+    """Encodes batches of characters or k-mers; it is thread-safe.
 
     Attributes:
-        reference: the encoder of the rows that the extension leaves.
+        reference: the encoder of the rows that the extension does not support.
         num_threads: the most threads that encode a batch.
-        task_bytes: the bytes of rows, or of a part of a long row, that a thread encodes at once.
+        task_bytes: the bytes of rows, or of a part of a long row, that form one task of a thread.
 
     Raises:
         NotCovered: the extension is not built.
@@ -103,10 +103,10 @@ class SymbolEncoder:
     def encode_with_added(
         self, batch: Batch, options: EncodeOptions, added: AddedIds
     ) -> Encoded | None:
-        """Encode each row with begin and end tokens around it, of either strand.
+        """Encode each row, or its reverse complement, with begin and end tokens.
 
         Returns:
-            None: a row is left.
+            None if a row is unsupported.
         """
         rows = self._measure(batch, options, is_counted=False)
         if rows is None or rows.reasons.any():
@@ -115,10 +115,10 @@ class SymbolEncoder:
         return None if rows.reasons.any() else encoded
 
     def count(self, batch: Batch, options: EncodeOptions) -> Content | None:
-        """Count the ids of each row, and return their offsets without the ids.
+        """Count the ids of each row, and return the offsets of the ids without the ids.
 
         Returns:
-            None: a row is left.
+            None if a row is unsupported.
         """
         rows = self._measure(batch, options, is_counted=True)
         if rows is None or rows.reasons.any():
@@ -128,12 +128,12 @@ class SymbolEncoder:
     def _measure(
         self, batch: Batch, options: EncodeOptions, *, is_counted: bool
     ) -> _NativeRows | None:
-        """Count the ids of each row; None: the rows should wrap, and k-mers of this kind cannot.
+        """Count the ids of each row; None for circular rows if k-mers of this kind cannot wrap.
 
         Args:
             batch: the rows.
             options: the options of all rows.
-            is_counted: find all rows that are left. Else `_write` finds some of them.
+            is_counted: whether to find all unsupported rows; else `_write` finds some of them.
         """
         circular = False
         if self.kmers is not None:
@@ -155,7 +155,7 @@ class SymbolEncoder:
     def _write(
         self, rows: _NativeRows, batch: Batch, options: EncodeOptions, added: AddedIds
     ) -> Encoded:
-        """Write the ids of the rows that are not left; a row that is left now has ids in vain."""
+        """Write the ids of supported rows; ids of rows found unsupported now are not used."""
         size = added.max_piece_tokens
         pieces = 1 if size is None else rows.counts // size + 1
         offsets = offsets_from_lengths((rows.counts + pieces * len(added)) * (rows.reasons == 0))

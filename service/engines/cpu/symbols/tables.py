@@ -32,8 +32,8 @@ class NativeTables:
 
     Attributes:
         flags: uint8[256], the effects of the byte on its row.
-        kinds: uint8[256], how it is encoded.
-        codes: uint16[256], its index among the letters; 0 for a byte that is none.
+        kinds: uint8[256], how the byte is encoded.
+        codes: uint16[256], the index of the byte among the letters; 0 for other bytes.
         characters: uint32[256], the id of the letter alone.
     """
 

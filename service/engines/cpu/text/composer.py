@@ -1,8 +1,8 @@
-"""Puts texts in NFC before they are encoded, where that leaves their special tokens as they are.
+"""Converts texts to NFC before they are encoded, if this does not change their special tokens.
 
-A text is split at its special tokens first, and NFC composes each part by itself. So the composed
-parts and the tokens between them, put together, have the ids of the text, if the same tokens are
-matched in them.
+The reference splits a text at its special tokens, and applies NFC to each part. So a text that
+joins the composed parts and the tokens between them has the same ids, if the same tokens are
+matched in it.
 
 Example: in the text "e U+0301 <s> U+0338" the letter is composed, and the > of the token <s> is
 not, although > and U+0338 compose to U+226F elsewhere.
@@ -23,9 +23,9 @@ NOTHING = re.compile("(?!)")
 
 
 class Composer:
-    """The texts of a vocabulary in NFC, if that is its normalizer.
+    """Converts the texts of a vocabulary to NFC, if NFC is its normalizer.
 
-    The library's NFC is the reference's: Python's has the tables of another version of Unicode.
+    It uses the NFC of the library, like the reference; Python's NFC has another version of Unicode.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
@@ -40,11 +40,11 @@ class Composer:
         self._later = [token.content for token in tokens if token.normalized]
 
     def compose(self, batch: Batch, plain: bool) -> dict[int, str]:
-        """Return the rows whose ids are those of a text in NFC, and that text.
+        """Return the numbers of the rows that may be encoded in NFC, and the NFC text of each.
 
         Args:
             batch: the rows.
-            plain: special tokens are text, and only other added tokens are matched.
+            plain: whether special tokens are text, so that only other added tokens are matched.
         """
         if not self.is_needed:
             return {}
@@ -57,7 +57,7 @@ class Composer:
         return {row: text for row, text in composed.items() if text is not None}
 
     def _compose(self, text: str, tokens: re.Pattern[str]) -> str | None:
-        """Return the text with its parts in NFC; None: other tokens would be matched in it."""
+        """Return the text with its parts in NFC; None if other tokens would be matched in it."""
         parts = tokens.split(text)
         parts[::2] = map(self._nfc.normalize_str, parts[::2])
         composed = "".join(parts)
@@ -67,6 +67,6 @@ class Composer:
 
 
 def _pattern(contents: Iterable[str]) -> re.Pattern[str]:
-    """Match the first of some strings, and the longest of those that begin there."""
+    """Make a pattern that matches the first of some strings, and the longest one at a position."""
     longest_first = sorted(set(contents), key=len, reverse=True)
     return re.compile(f"({'|'.join(map(re.escape, longest_first))})") if longest_first else NOTHING

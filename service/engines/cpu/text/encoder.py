@@ -1,8 +1,8 @@
-"""Encodes byte-level BPE of text in C++, and the rows that C++ leaves by another encoder.
+"""Encodes byte-level BPE of text in C++; another encoder encodes rows that C++ does not support.
 
-These are rows that are not UTF-8, and rows with special tokens whose match depends on more than
-their content and the white space around them. Rows that NFC may change are left at first, too, and
-encoded in NFC then (`composer`).
+These rows are not UTF-8, or contain special tokens whose match depends on more than their content
+and the white space around them. Rows that NFC may change are first converted to NFC (`composer`),
+and then encoded in C++.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ MAX_REFERENCE_BYTES = 32 * 1024  # Takes the reference about 80 ms.
 
 
 class TextEncoder(TokenizersEncoder):
-    """Encodes batches of byte-level BPE in C++; several threads may call it at once.
+    """Encodes batches of byte-level BPE in C++; it is thread-safe.
 
     Attributes:
         other: tokenizers.
-        encode_left: encodes long rows that the extension leaves, where tokenizers agrees with the
-            reference.
+        encode_left: encodes long rows that the extension does not support, if tokenizers agrees
+            with the reference.
         num_threads: the most threads that encode a batch.
-        task_bytes: the bytes of rows, or of a part of a long row, that a thread encodes at once.
-        num_bytes: an estimate of the memory of its tables.
+        task_bytes: the bytes of rows, or of a part of a long row, that form one task of a thread.
+        num_bytes: an estimate of the memory of the tables.
 
     Raises:
         NotCovered: the extension is not built, or does not support the vocabulary.
@@ -83,10 +83,10 @@ class TextEncoder(TokenizersEncoder):
         return self._add_left(content, left, batch, plain) if len(left) else content
 
     def encode_short(self, text: str | NDArray[np.uint8]) -> NDArray[np.int32] | None:
-        """Return the ids of a short text, whose special tokens are matched.
+        """Return the ids of a short text with special tokens matched.
 
         Returns:
-            None: the text is too long, or more is needed than the extension does.
+            None if the text is too long, or the extension does not support it.
         """
         ids = native.encode_short(self.native, text, False)
         return None if ids is None else np.frombuffer(ids, np.int32)
@@ -97,10 +97,10 @@ class TextEncoder(TokenizersEncoder):
         return ids
 
     def content_with_spans(self, batch: Batch, options: EncodeOptions) -> Content:
-        """Encode rows that NFC does not change, whose tokens spell them, by the extension.
+        """Encode rows with spans; the extension handles rows that their tokens spell.
 
-        It leaves few others, if any, which the reference encodes. So most services never load the
-        library, which holds Python's lock for most of a second as it reads a large vocabulary.
+        The reference encodes the few other rows. So most services never load the library, which
+        holds Python's lock for most of a second while it reads a large vocabulary.
         """
         if self.spells_composed:
             plain = options.special == "plain"
@@ -114,7 +114,7 @@ class TextEncoder(TokenizersEncoder):
     def _encode_most(
         self, batch: Batch, plain: bool, is_composed: bool
     ) -> tuple[Content, NDArray[np.int64]]:
-        """Encode rows by the extension; also return the rows that it left without ids.
+        """Encode rows by the extension; also return the unsupported rows, which have no ids.
 
         Raises:
             Abandoned: no request waits for the batch any more.
@@ -143,7 +143,7 @@ class TextEncoder(TokenizersEncoder):
     def _add_left(
         self, content: Content, left: NDArray[np.int64], batch: Batch, plain: bool
     ) -> Content:
-        """Add the ids of the rows that the extension left: it can encode most of them in NFC."""
+        """Add the ids of unsupported rows, most of which the extension can encode in NFC."""
         others = np.delete(np.arange(len(batch)), left)
         parts = [(others, take_rows(content, others))]
         options = EncodeOptions(False, "plain" if plain else "match")
@@ -167,7 +167,7 @@ class TextEncoder(TokenizersEncoder):
         return self.encode_left(part, options)
 
     def _compare_library(self) -> bool:
-        """Compare tokenizers with the reference, once; return whether they agree.
+        """Return whether tokenizers agrees with the reference; the first call compares them.
 
         Most services never get a long text of this kind, and the library takes a second to load.
         """
@@ -186,7 +186,7 @@ class TextEncoder(TokenizersEncoder):
 def _widen_spans(content: Content, batch: Batch) -> None:
     """Widen the spans of tokens that split a character to the whole character.
 
-    A normalizer maps characters to characters, so they are the parts of a text that it knows.
+    A normalizer maps whole characters, so spans must not be smaller than a character.
     """
     spans = content.spans
     assert spans is not None

@@ -1,8 +1,8 @@
-"""Lists the special tokens that the C++ extension searches, and those near which it leaves a row.
+"""Lists the special tokens that the C++ extension matches, and those that it does not support.
 
 The extension searches all special tokens at once. The reference first matches those that are not
 `normalized`, with the white space that they strip, and the others in the rest of the text. Both
-find the same, except near tokens of the two kinds that may share characters.
+find the same tokens, unless tokens of the two kinds may share characters.
 
 Example, ModernBERT: [MASK] strips the blanks before it. So in "a   [MASK]" the reference does not
 match the token of three blanks, which is `normalized`.
@@ -19,10 +19,10 @@ MAX_STEPS = 1 << 22  # Some tenths of a second, some hundred megabytes.
 
 
 class NativeToken(NamedTuple):
-    """A special token as native/rows.hpp knows it.
+    """A special token in the form of native/rows.hpp.
 
     Attributes:
-        leaves_row: whether a row that has it is left to another encoder.
+        leaves_row: whether another encoder encodes the rows that contain it.
     """
 
     content: bytes
@@ -34,7 +34,7 @@ class NativeToken(NamedTuple):
 
 
 def special_tokens(tokens: Iterable[SpecialToken]) -> list[NativeToken]:
-    """List the special tokens that are matched in texts; of equal ones, the one that is matched."""
+    """List the special tokens that are matched in texts; of equal texts, only the matched token."""
     matched = [token for token in tokens if token.matched and token.content]
     ambiguous = find_ambiguous(matched)
     found: dict[str, SpecialToken] = {}
@@ -54,7 +54,7 @@ def special_tokens(tokens: Iterable[SpecialToken]) -> list[NativeToken]:
 
 
 def find_ambiguous(matched: Sequence[SpecialToken]) -> set[str]:
-    """Find the special tokens near which one round of matching may differ from two rounds.
+    """Find the special tokens for which one round of matching may differ from two rounds.
 
     These may share characters with a token of the other kind. If there are both kinds, and a token
     begins or ends in white space, these are also all tokens that strip white space.
@@ -70,7 +70,7 @@ def find_ambiguous(matched: Sequence[SpecialToken]) -> set[str]:
 
 
 def _overlapping(contents: Sequence[str], others: Sequence[str]) -> set[str]:
-    """List the contents that may overlap with another list's; all if that takes too long."""
+    """Return the contents that may overlap with another list's; all if that takes too long."""
     steps = len(contents) * len(others) + sum(len(text) ** 2 for text in (*contents, *others))
     if steps > MAX_STEPS:
         return set(contents)

@@ -1,6 +1,6 @@
-"""Makes the arguments of the C++ extension for byte-level BPE of a vocabulary.
+"""Makes the arguments of the C++ extension for a vocabulary of byte-level BPE.
 
-Its symbols, automata and classes of characters are those of the GPU engine and of the reference.
+The symbols, automata and character classes are the same as in the GPU engine and the reference.
 """
 
 from __future__ import annotations
@@ -37,12 +37,13 @@ NO_PAGES = np.zeros(0, np.uint16)
 
 
 class Rule(NamedTuple):
-    """A pretokenizer as native/windows.hpp knows it.
+    """A pretokenizer in the form of native/windows.hpp.
 
     Attributes:
-        family: the masks that find its pretokens.
-        single_digits: whether every digit is a pretoken; else up to three are one.
-        has_contractions: whether a contraction belongs to the word before it, or is apart.
+        family: the set of masks that find its pretokens.
+        single_digits: whether every digit is a pretoken; else up to three digits form one.
+        has_contractions: whether a contraction belongs to the word before it; else it is a separate
+            pretoken.
     """
 
     family: int
@@ -59,7 +60,7 @@ RULES = {
     "tekken": Rule(O200K, single_digits=True, has_contractions=False),
     "deepseek_v3": Rule(AUTOMATON),
 }
-"""The rules of patterns; a text of any other rule is split at strings, or not at all."""
+"""The rule of each pattern; vocabularies without a rule split texts at strings, or not at all."""
 
 
 def native_arguments(vocabulary: Vocabulary) -> tuple[Any, ...]:
@@ -100,7 +101,7 @@ def native_arguments(vocabulary: Vocabulary) -> tuple[Any, ...]:
 
 
 def _parts(vocabulary: Vocabulary) -> list[bytes]:
-    """List the strings that are pretokens of their own."""
+    """List the strings that are separate pretokens."""
     if vocabulary.pretokenizer == MOTIFS:
         return [motif.encode() for motif in vocabulary.motifs]
     if vocabulary.pretokenizer.startswith(ISOLATE):
@@ -135,7 +136,7 @@ def _class_pages() -> tuple[NDArray[np.uint16], NDArray[np.uint8]]:
 
 
 def table_bytes(arguments: tuple[Any, ...], num_threads: int) -> int:
-    """Estimate the memory of the tables that are made of the arguments, and of all caches."""
+    """Estimate the memory of the tables made from the arguments, and of all caches."""
     (tokens, begins, ids, _), pairs = arguments[4], arguments[5]
     caches = SHARED_CACHE_BYTES + num_threads * CACHE_BYTES
     return int(caches + tokens.nbytes + 6 * begins.nbytes + 3 * ids.nbytes + 4 * pairs.nbytes)
