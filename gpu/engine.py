@@ -172,7 +172,7 @@ class GpuEngine:
         """Put a vocabulary on the device; a permanent one is never evicted for another.
 
         Returns:
-            The bytes of device memory that it takes.
+            The number of bytes of device memory that it uses.
 
         Raises:
             NotCovered: the kernels do not support the vocabulary.
@@ -198,7 +198,7 @@ class GpuEngine:
             pass
 
     def memory(self) -> dict[str, int]:
-        """Return bytes of device memory: total, free, and those of workspaces and vocabularies."""
+        """Return bytes of device memory: total, free, used by workspaces, by vocabularies."""
         info = self.device.info
         return {
             "total": info.total_bytes,
@@ -217,7 +217,7 @@ class GpuEngine:
         return SharedDeviceMemory(self.device, handle, num_bytes)
 
     def share_host(self, file: int, offset: int, num_bytes: int) -> SharedHostMemory:
-        """Page-lock a range of a file in memory; raises ValueError or OutOfMemory."""
+        """Map a range of a file and page-lock it; raises ValueError or OutOfMemory."""
         return SharedHostMemory(self.device, file, offset, num_bytes)
 
     def close(self) -> None:

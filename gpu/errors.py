@@ -36,7 +36,7 @@ class DescendingOffsets(ValueError):
 
     Attributes:
         row: its number.
-        begin, end: its first byte and the byte behind its last; when decoding, of ids instead of
+        begin, end: its first byte and the byte after its last one; when decoding, ids instead of
             bytes.
     """
 

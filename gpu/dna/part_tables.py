@@ -87,7 +87,7 @@ def part_tables(
     Args:
         vocabulary: the vocabulary.
         letters: the tables of its letters.
-        codes: the letters of each token of bases.
+        codes: the letters of each token that consists of bases alone.
         ids: the ids of these tokens and of mixed ones.
         k: the largest number of letters of a token that is looked up by its letters instead of a
             hash.

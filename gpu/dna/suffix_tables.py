@@ -80,10 +80,10 @@ class Endings:
 def endings_of(
     codes: dict[bytes, list[int]], ids: dict[bytes, int], pairs: Pairs
 ) -> Endings | None:
-    """Make the tables; return None if there are no codes.
+    """Make the tables; return None if no token consists of bases alone.
 
     Args:
-        codes: the letters of each token of bases.
+        codes: the letters of each token that consists of bases alone, see `last_tokens`.
         ids: the ids of these tokens and of mixed ones.
         pairs: the relation of tokens, in the order of `ids`.
     """

@@ -33,7 +33,7 @@ BLOCK_LETTERS = 64
 
 
 class EmbedFields(NamedTuple):
-    """Lists the fields of Embed in embedding/fused_embedding.cuh, in order."""
+    """The fields of Embed in embedding/fused_embedding.cuh, in order."""
 
     text: int
     ids: int
@@ -52,7 +52,7 @@ class EmbedFields(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FusedResult:
-    """Holds the results of rows whose kernels have been launched.
+    """The results of rows whose kernels have been launched.
 
     Attributes:
         ids: [b, width]; not valid if a letter has no code; the same holds for the activations.
@@ -175,7 +175,7 @@ class FusedMicroBatch(NamedTuple):
 
 
 class _Launched(NamedTuple):
-    """Holds the row behind a micro-batch, and its results."""
+    """The number of the row after a micro-batch, and the results of the micro-batch."""
 
     end: int
     result: FusedResult

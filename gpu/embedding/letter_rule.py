@@ -65,7 +65,7 @@ class RunRule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LetterRule:
-    """Holds the tables that give a row its ids.
+    """The tables in which the ids of a row are looked up.
 
     The ids are exact for every row in which no byte has the code NEEDS_UPSTREAM, and, if there are
     `runs`, for every row without letters of the class UNKNOWN_TO_RULES. Token t of a row represents
@@ -126,7 +126,7 @@ class LetterRule:
     def encode(self, data: NDArray[np.uint8]) -> NDArray[np.int32] | None:
         """Look up the ids of one row, int32[T]; None where the tokenizer has to encode it.
 
-        Example: words of 3 letters ACGT have the ids from 6 on, letters behind them those from 70
+        Example: words of 3 letters ACGT have the ids from 6 on, letters after them those from 70
         on. ACGTA gives ACG T A, that is 12 73 70.
         """
         codes = self.codes[data]

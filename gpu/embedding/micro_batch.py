@@ -28,11 +28,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """Holds neighbouring rows and their embeddings.
+    """Neighbouring rows and their embeddings.
 
     Attributes:
         begin: the first row.
-        end: the row behind the last one.
+        end: the row after the last one.
         ids: [end - begin, T'] on the device, padded; the layer does not write to it.
         counts: int64[end - begin] on the host, the ids of each row, without padding.
         padding_side: the side of a row that is padded.
@@ -74,7 +74,7 @@ def make_attention_mask(
 
 @dataclass(slots=True)
 class MicroBatchPlan:
-    """Holds the remaining rows of a call, and how many of them are embedded at once.
+    """The remaining rows of a call, and how many of them are embedded at once.
 
     Attributes:
         batch: all rows.
@@ -103,7 +103,7 @@ class MicroBatchPlan:
         self.width = width if is_even and width >= self.least_width else 0
 
     def find_end(self, begin: int, group: int = 1) -> int:
-        """Find the row behind the next `group` micro-batches that begin at a row.
+        """Find the row after the next `group` micro-batches that begin at a row.
 
         Rows are padded to the longest of them, so b rows of equal length T' are min(max_rows,
         max(1, max_ids // T')), as in DNATok's Algorithm 2. A group ends early at a row that is

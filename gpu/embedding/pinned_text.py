@@ -53,12 +53,12 @@ def copy_pool() -> CopyPool:
 
 
 class TextPiece(NamedTuple):
-    """Locates a piece of text in pinned memory.
+    """A piece of text in pinned memory.
 
     Attributes:
         address: the address of its first byte.
         begin: its first byte, counted from the begin of the text.
-        end: the byte behind its last one.
+        end: the byte after its last one.
     """
 
     address: int

@@ -26,7 +26,7 @@ BLOCK_WORDS = 2 * THREADS
 
 
 class GatherFields(NamedTuple):
-    """Lists the fields of Gather in embedding/gather_rows.cuh, in order."""
+    """The fields of Gather in embedding/gather_rows.cuh, in order."""
 
     ids: int
     table: int
@@ -67,7 +67,7 @@ class RowGather:
 
 
 class ChosenEmbedder(NamedTuple):
-    """Holds the function that embeds ids, and its description in words."""
+    """The function that embeds ids, and its description in words."""
 
     embed: Callable[[Tensor], Any]
     description: str

@@ -16,11 +16,11 @@ SIDES: tuple[PaddingSide, ...] = ("left", "right")
 
 
 class Frame(NamedTuple):
-    """Holds the begin and end tokens of a row.
+    """The begin and end tokens of a row.
 
     Attributes:
         prefix: the ids before the row's own.
-        suffix: the ids behind them.
+        suffix: the ids after them.
         max_ids: rows with this many ids or more, not counting begin and end tokens, have other
             begin and end tokens, which only the tokenizer adds; None: there are no such rows.
     """
@@ -31,7 +31,7 @@ class Frame(NamedTuple):
 
     @property
     def ids(self) -> tuple[int, ...]:
-        """The ids before the row's own, and those behind them."""
+        """The ids before the row's own, and those after them."""
         return self.prefix + self.suffix
 
 

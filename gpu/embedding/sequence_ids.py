@@ -34,7 +34,7 @@ IdSource = Literal["bytes", "ids", "upstream"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingIds:
-    """Holds rows whose look-up has been started, perhaps on another stream.
+    """Rows whose look-up has been started, possibly on another stream.
 
     Attributes:
         batch: the rows.
@@ -55,7 +55,7 @@ class PendingIds:
 
 
 class FinishedIds(NamedTuple):
-    """Holds the ids of a batch of rows.
+    """The ids of a batch of rows.
 
     Attributes:
         ids: [B, T'] on the device, laid out as the RowLayout says.
@@ -69,7 +69,7 @@ class FinishedIds(NamedTuple):
 
 
 class _NewRows(NamedTuple):
-    """Holds rows that replace looked-up ones.
+    """Rows that replace looked-up ones.
 
     Attributes:
         rows: int64[r], their numbers.

@@ -192,7 +192,7 @@ def _choose_token_len(
 
 
 class _Encoders(NamedTuple):
-    """Holds the functions that encode by a tokenizer, without and with begin and end tokens.
+    """The functions that encode by a tokenizer, without and with begin and end tokens.
 
     Attributes:
         content: encodes without them.

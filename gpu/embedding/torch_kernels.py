@@ -17,7 +17,7 @@ HOST_TO_DEVICE = 1  # cudaMemcpyHostToDevice.
 
 
 class TorchKernels:
-    """Holds the kernels of one file of gpu/cuda for one device."""
+    """The kernels of one file of gpu/cuda for one device."""
 
     def __init__(self, number: int, file: str, *names: str) -> None:
         """Compile the file; CuPy stores the machine code on disk.

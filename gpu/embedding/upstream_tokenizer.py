@@ -27,7 +27,7 @@ MAX_ID = (1 << 31) - 1
 
 
 class Ragged(NamedTuple):
-    """Holds the ids of the rows of a batch.
+    """The ids of the rows of a batch.
 
     Attributes:
         ids: int32[T], the ids of all rows.

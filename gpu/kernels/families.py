@@ -99,9 +99,9 @@ TEXT = Family(
     fused=("encode_block", "encode_cluster", "encode_grid"),
     answered=("sum_tiles", "row_offsets", "compact"),
 )
-"""Byte-level BPE behind a pretokenizer."""
+"""Byte-level BPE after a pretokenizer."""
 COMPOSED = replace(TEXT, name="composed", between=("check_composed",))
-"""Byte-level BPE behind NFC, for batches that NFC does not change."""
+"""Byte-level BPE after NFC, for batches that NFC does not change."""
 
 REWRITE = ("begin_letters", "clear_special", "expand_letters", "place_letters")
 PLACES = (

@@ -43,8 +43,9 @@ class GrowingArray:
 
         Args:
             count: the number of rows.
-            share: the share of the whole array that is complete then, to estimate its size.
-            flight: the chunk that writes the rows later; None: the caller does.
+            share: the share of the array that is then complete, from which its final size is
+                estimated.
+            flight: the chunk that writes the rows later; None: the caller writes them.
         """
         if (self.size + count) * self.width > len(self._array):
             self._grow(count, share)
@@ -126,7 +127,7 @@ class BatchAnswer:
         self._truncated: list[tuple[slice, Int64s, Int64s]] = []
 
     def collect(self, flight: ChunkInFlight) -> None:
-        """Collect a chunk: queue the copies of its ids and spans, note offsets, errors, truncation.
+        """Collect a chunk: queue copies of its ids and spans; store offsets, errors and truncation.
 
         Raises:
             RowsRefused: a row is refused, and ids have fewer than 32 bits.

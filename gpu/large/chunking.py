@@ -31,7 +31,7 @@ class Chunk:
     """Neighbouring rows of a batch, or a part of one row.
 
     Attributes:
-        begin, end: its first byte, and the byte behind its last one.
+        begin, end: its first byte, and the byte after its last one.
         first_row: its first row.
         num_rows: the number of its rows; 1 for a part.
         begins: int64[num_rows + 1], where rows begin in the chunk, and its length.

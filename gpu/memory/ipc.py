@@ -76,10 +76,10 @@ def _unless_lost() -> Iterator[None]:
 
 
 class SharedDeviceMemory(Region):
-    """The device memory behind one handle.
+    """Device memory of another process, opened by its handle.
 
     Args:
-        device: the device that has the memory.
+        device: the device of the memory.
         handle: cudaIpcMemHandle_t as bytes.
         num_bytes: the number of bytes that may be accessed, as stated by the client; the handle
             does not contain it.

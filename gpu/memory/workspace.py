@@ -33,7 +33,7 @@ class Workspace:
     """Memory and a stream for one batch at a time.
 
     Attributes:
-        capacity: the largest batch that fits.
+        capacity: the size of the largest batch that fits.
         job: one JOB record in pinned memory; the addresses of all fields are set.
         words: a view of `job` as 8-byte words, indexed by `job.WORD`; faster for single words.
         host_job: the address of `job`.
@@ -135,7 +135,7 @@ class Workspace:
             job["host_ids"] = self.ids_place
 
     def answer_in(self, framed: bool) -> None:
-        """Choose the fields that hold the answer: ids with begin and end tokens, or without."""
+        """Choose the fields that contain the answer: ids with begin and end tokens, or without."""
         self.launcher.answer_in(framed)
 
     def reserve(self, field: str, num_bytes: int) -> None:

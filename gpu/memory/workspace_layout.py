@@ -17,9 +17,9 @@ TEXT_PADDING = 64
 SMALL_BYTES = 1 << 22
 """The most text of a small batch, whose answer a kernel writes directly into pinned memory."""
 BYTES_A_ROW = 16
-"""Bytes of text for which a workspace has room for one row; more rows count as more text."""
+"""A workspace has room for one row in this many bytes of text; more rows count as more text."""
 FITTED_BYTES, FITTED_BYTES_A_ROW = 1 << 17, 64
-"""From this much text on, workspaces of fitted layouts are made to measure; bytes a row in them."""
+"""From this size of text on, fitted layouts apply; the bytes that they have for each row."""
 MAX_TEMPLATE = 6
 """The most begin and end tokens of a row for which the layouts of letters have room."""
 TILE, SCAN_TILE = constant("TILE"), constant("SCAN_ITEMS") * constant("BLOCK")
@@ -47,12 +47,13 @@ class Layout:
     """The additional workspace fields of a family, with their sizes in bytes.
 
     Attributes:
-        cleared: fields that are zero before a batch begins, for n bytes (whole tiles) and rows.
-        scratch: the other fields.
+        cleared: returns the sizes of the fields that must be zero at the start of a batch, by the
+            number of bytes (whole tiles) and of rows.
+        scratch: returns the sizes of the other fields, by the same numbers.
         aliases: fields that share the memory of another field, because their lifetimes do not
             overlap.
-        is_fitted: whether large workspaces are made to measure for a batch, instead of for the
-            largest batch of a size class.
+        is_fitted: whether a large workspace has the size that one batch needs, instead of the size
+            for the largest batch of its size class.
     """
 
     cleared: Callable[[int, int], dict[str, int]]
@@ -262,8 +263,8 @@ LAYOUTS = {
 def capacity_for(num_bytes: int, num_rows: int, most_bytes: int, layout: str) -> Capacity:
     """Return the capacity of a new workspace for a batch.
 
-    Workspaces of a size class hold `most_bytes`. A workspace that is made to measure is at most a
-    quarter larger than its batch.
+    Workspaces of a size class have room for `most_bytes` of text. A workspace of a fitted layout is
+    at most a quarter larger than its batch.
     """
     if most_bytes <= FITTED_BYTES or not LAYOUTS[layout].is_fitted:
         return Capacity(most_bytes, most_bytes // BYTES_A_ROW, layout)
@@ -275,7 +276,7 @@ def capacity_for(num_bytes: int, num_rows: int, most_bytes: int, layout: str) ->
 
 
 def cut(sizes: dict[str, int], begin: int) -> tuple[dict[str, int], int]:
-    """Return the place of each field from `begin` on, and the end of the last one."""
+    """Return the offset of each field, from `begin` on, and the end of the last field."""
     places = {}
     for name, size in sizes.items():
         places[name] = begin
@@ -284,7 +285,7 @@ def cut(sizes: dict[str, int], begin: int) -> tuple[dict[str, int], int]:
 
 
 def field_places(capacity: Capacity) -> tuple[dict[str, int], int, int]:
-    """Return each field's place in the device block, the end of the cleared ones, and the size."""
+    """Return each field's offset in the device block, the end of cleared ones, and the size."""
     n, rows = -(-max(1, capacity.num_bytes) // TILE) * TILE, capacity.num_rows
     layout = LAYOUTS[capacity.layout]
     begin = -(-JOB.itemsize // ALIGNMENT) * ALIGNMENT

@@ -37,7 +37,7 @@ class CudaDevice:
     """A CUDA device through CuPy; see Device.
 
     Args:
-        number: as the driver counts them.
+        number: the driver's number of the device.
 
     Attributes:
         runs: returns whether the device can run a kernel of `catalog.KERNELS`.
@@ -67,7 +67,7 @@ class CudaDevice:
 
     @property
     def info(self) -> DeviceInfo:
-        """The name, size and abilities of the device."""
+        """The name, the driver, the number of multiprocessors and the memory of the device."""
         with self._current():
             properties = self._runtime.getDeviceProperties(self.number)
             free, total = self._runtime.memGetInfo()
@@ -112,7 +112,7 @@ class CudaDevice:
         return array
 
     def free_pinned(self, memory: Bytes) -> None:
-        """Forget pinned host memory; CuPy frees it with the last array that refers to it."""
+        """Release pinned host memory; CuPy frees it with the last array that refers to it."""
         del self._page_locked[memory.ctypes.data]
 
     def is_pinned(self, memory: Bytes) -> bool:
@@ -149,7 +149,7 @@ class CudaDevice:
         del self._page_locked[address]
 
     def wait_for(self, stream: int) -> None:
-        """Wait for a stream of another library, as `__cuda_array_interface__` numbers it."""
+        """Wait for another library's stream, by its number in `__cuda_array_interface__`."""
         with self._current():
             self._runtime.streamSynchronize(stream)
 

@@ -102,7 +102,7 @@ class Device(Protocol):
 
     @property
     def info(self) -> DeviceInfo:
-        """The name, size and abilities of the device."""
+        """The name, the driver, the number of multiprocessors and the memory of the device."""
 
     @property
     def page_locked_bytes(self) -> int:
@@ -128,7 +128,7 @@ class Device(Protocol):
         """Whether an array is contiguous and in pinned memory, whichever library pinned it."""
 
     def has_memory(self, address: int) -> bool:
-        """Whether device memory is this device's, and not another one's of the process."""
+        """Whether memory belongs to this device instead of another device of the process."""
 
     def pin(self, address: int, num_bytes: int) -> None:
         """Page-lock allocated host memory; the device accesses it at its address.
@@ -141,7 +141,7 @@ class Device(Protocol):
         """End the page lock of host memory."""
 
     def wait_for(self, stream: int) -> None:
-        """Wait for a stream of another library, as `__cuda_array_interface__` numbers it."""
+        """Wait for another library's stream, by its number in `__cuda_array_interface__`."""
 
     def array(self, memory: Any) -> Any:
         """Return an array with `__dlpack__` for the memory of a `__cuda_array_interface__`."""

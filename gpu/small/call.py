@@ -212,7 +212,7 @@ class SmallCall:
         Args:
             kernel: the fused kernel.
             planned: a key of GOES_ON_FROM: a grid always stops there, and the fallback
-                kernels that go on from there are queued behind it. 0: it stops only where it must.
+                kernels that go on from there are queued after it. 0: it stops only where it must.
 
         Returns:
             The FALLBACK_* bits that say why fallback kernels are needed; 0: the batch is finished.
@@ -245,7 +245,7 @@ class SmallCall:
         return workspace.reported[_FALLBACK] if kernel in CAN_FALL_BACK else 0
 
     def launch_fallback(self, fallback: int) -> None:
-        """Queue the kernels that go on where a grid stops; the grid has sent them the Job."""
+        """Queue the kernels that continue where a grid stops; it has copied the Job for them."""
         kernels = self.all_kernels(self.first_kernels())
         self.launch(kernels[kernels.index(GOES_ON_FROM[fallback]) :])
 

@@ -1,12 +1,12 @@
-"""Fused kernels: all stages of a small batch in one launch, from and to pinned host memory.
+"""Fused kernels: they run all stages of a small batch in one launch, from and to pinned memory.
 
 This module chooses the fused kernel of a batch. For a batch that needs only ids, the host makes one
 call of C++ (host/native/fast_launch.cpp). All other small batches go through `call.SmallCall`, and
 so does a batch whose kernel could not finish it in that call.
 
-The stages themselves take some microseconds (cuda/text/fused/stages.cuh,
-cuda/dna/parts/part.cuh), so the work around them matters. Nothing is allocated, and only those
-fields of the Job are written that differ from batch to batch.
+The stages take only some microseconds (cuda/text/fused/stages.cuh, cuda/dna/parts/part.cuh), so the
+time of the host matters. Nothing is allocated, and only the fields of the Job that differ between
+batches are written.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def fused_kernel(family: Family, size: int) -> str:
 
 
 def kernel_for(resources: Resources, resident: Resident, size: int) -> str:
-    """Return the fused kernel for a batch of a size; "" if there is none."""
+    """Return the fused kernel for a batch of the given size; "" if there is none."""
     if not resident.is_fused or size > resources.fused_bytes:
         return ""
     return fused_kernel(resident.family, size)

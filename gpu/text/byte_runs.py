@@ -33,7 +33,7 @@ class RunTables:
     Attributes:
         run_numbers: uint32[128], 1 + the number of a byte among the K, or 0.
         run_rows: uint32[K, LENGTHS, 32], for each run of MIN_RUN bytes or more: 12 symbols |
-            length << 22, zeros behind them; 12 ranks of each symbol with the next one; a bit for
+            length << 22, zeros after them; 12 ranks of each symbol with the next one; a bit for
             each byte (its lower 7 bits) after which the table must not be used; and one for each
             byte before which it must not.
     """
@@ -47,7 +47,7 @@ class MergedRuns:
     """The results of merging R runs, each by itself.
 
     Attributes:
-        symbols: int32[R, MAX_SYMBOLS], the lengths of the symbols that remain, zeros behind them;
+        symbols: int32[R, MAX_SYMBOLS], the lengths of the symbols that remain, zeros after them;
             all zeros where more symbols remain.
         first, last: int32[R, MAX_RUN + 1], for each length of a symbol: the highest rank that is
             merged while the first (or last) symbol has this length. For the final symbol, it is

@@ -1,7 +1,7 @@
 """Lists the ids of characters without a token, so that they are looked up like tokens.
 
 Most pieces of Chinese, Japanese and Korean text that are not a token are one character of three
-bytes, alone or behind a blank. NumPy only.
+bytes, alone or after a blank. NumPy only.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def listed_characters(
 
     Returns:
         The pieces' bytes; their entries uint32[n], LISTED_IDS | number of ids - 2 << LISTED_SHIFT |
-        row of the ids; and the ids uint32[n, 4], zeros behind them.
+        row of the ids; and the ids uint32[n, 4], zeros after them.
     """
     known = frozenset(tokens)
     if len(known) < MIN_TOKENS:
@@ -69,7 +69,7 @@ def _merge(symbols: NDArray[np.int64], rank_of: RankOf) -> NDArray[np.int64]:
         merged = lowest != NO_MERGE
         active, rows, place = active[merged], rows[merged], place[merged]
         columns = np.arange(MAX_IDS)
-        # The symbols behind the place move one to the left.
+        # The symbols after the place move one to the left.
         moved = np.concatenate([rows[:, 1:], np.full((len(rows), 1), NOTHING)], axis=1)
         rows = np.where(columns > place[:, None], moved, rows)
         rows[np.arange(len(rows)), place] = NUM_BYTES + lowest[merged]

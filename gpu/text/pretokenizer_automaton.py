@@ -4,7 +4,7 @@ A thread starts in the middle of a text, where the state is unknown. So the auto
 *sets* of the rule's states. ANYWHERE is the set of all, and reading makes sets smaller:
 
     reads        ANYWHERE   t            h         e
-    may be in    all        word, fresh  word      word      ("fresh" is behind a contraction, "'t")
+    may be in    all        word, fresh  word      word      ("fresh" is after a contraction, "'t")
 
 A set of one is *certain*. Outputs that the members of a set do not agree on are AMBIGUOUS. A set
 that began in the text's middle does not COMMIT: the place was marked before it, by another thread.
@@ -37,7 +37,7 @@ COVERED = tuple(RULES)
 MAX_STATES = 32
 ANYWHERE = MAX_STATES - 1  # The state before anything is read.
 ROW_END = 128  # Rows before it are ASCII characters; it stands for the end of a text.
-ROW_INNER = 129  # A byte inside a character: changes nothing. Rows behind it are classes.
+ROW_INNER = 129  # A byte inside a character: changes nothing. Rows after it are classes.
 ONE_ROW = 1 << 15  # In `pages`: all code points of the page are in the row of the low byte.
 ROW_STRIDE = 33  # Entries from row to row: odd, so that threads in one state use all 32 banks.
 
@@ -73,7 +73,7 @@ class Automaton:
 
     Attributes:
         name: the rule's name.
-        num_classes: rows behind the ASCII ones: ROW_END, ROW_INNER, then classes of characters.
+        num_classes: rows after the ASCII ones: ROW_END, ROW_INNER, then classes of characters.
         num_certain: certain states.
         num_states: all states in use, ANYWHERE among them.
         entries: uint32[128 + num_classes, ROW_STRIDE], see ENTRY_*; entries[row, state] is the step

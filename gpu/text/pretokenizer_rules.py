@@ -128,7 +128,7 @@ class _Family:
 
     Attributes:
         digits: how many digits a pretoken has at most.
-        cased: words end before a capital, marks belong to words, "/" to line breaks behind signs.
+        cased: words end before a capital, marks belong to words, "/" to line breaks after signs.
         contractions: "apart", "suffix" of a word, or "none".
         keeps_end: white space at a text's end is one pretoken, line breaks or not.
     """
@@ -206,7 +206,7 @@ class _Family:
         return self.begin(kind), START | START_PREV
 
     def _pending(self, state: str, kind: str) -> Step:
-        """Step after white space with a line break; the pending place is behind the last one."""
+        """Step after white space with a line break; the pending place is after the last one."""
         if kind in SPACES:
             return f"pending {kind}", 0
         if kind == "line":
@@ -242,7 +242,7 @@ class _Family:
             return contraction, 0
         first, _, letter = state.partition(":")
         back = self.step(letter.partition(":")[0] or "sign", kind)
-        # The quote behind a word is marked: without a contraction a pretoken begins there.
+        # The quote after a word is marked: without a contraction a pretoken begins there.
         return back if first == "quote" else then(COMMIT, back)
 
 

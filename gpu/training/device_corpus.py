@@ -28,10 +28,10 @@ MAX_SLOTS = (1 << 31) - 2
 """The largest number of slots of a corpus with spans or counts: places have 31 bits."""
 
 READ_BEHIND = constant("TRAIN_TILE") + 32
-"""Tokens behind the last one that kernels may read."""
+"""Tokens after the last one that kernels may read."""
 
 Arrays = Mapping[str, Sequence[NDArray[Any]]]
-"""Fields of TrainJob by name; the arrays of a field lie one behind the other on the device."""
+"""Fields of TrainJob by name; the arrays of a field lie one after the other on the device."""
 
 
 def build_corpus_arrays(layout: Layout, options: TrainingOptions, first: Ids) -> Arrays:

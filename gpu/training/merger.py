@@ -58,7 +58,7 @@ def merger_on(device: Device, memory_share: float = 1.0) -> MakeMerger:
 
 
 class DeviceMerger:
-    """Holds a corpus in device memory and merges its pairs; see `vocabularies`' Merger."""
+    """A Merger (`vocabularies.training.merger`) for a corpus in device memory."""
 
     _corpus: Allocation | None
     _pairs: Allocation | None

@@ -35,7 +35,7 @@ class Resident:
     """A vocabulary on the device.
 
     Attributes:
-        family: the kernels that compute it.
+        family: the kernels that encode with the vocabulary.
         fields: the values of its Job fields.
         num_rounds: the number of rounds in which special tokens are matched.
         has_whole_only: whether starts from splitting must be told apart from pretoken starts.
@@ -43,7 +43,7 @@ class Resident:
         had_breaks: whether breaks, which end a run of letters, were the only reason for fallback
             kernels in the last large batch; then the plain kernels are not tried.
         planned_fallback: where a grid stopped in the last small batch, a key of GOES_ON_FROM: in
-            the next one it always stops there, with others queued behind; 0: nowhere.
+            the next one it always stops there, with others queued after it; 0: nowhere.
         parts_skips: the small batches that will still skip the kernel of DNA parts, see SmallCall.
         is_permanent: whether it is never evicted.
         users: the number of calls that use it now.
@@ -88,13 +88,13 @@ class VocabularyCache:
 
     Args:
         device: the device.
-        budget_bytes: the device memory that all vocabularies may take together.
+        budget_bytes: the largest total device memory of all vocabularies.
         prepare: makes the arrays of a vocabulary. This may take a second, as may compiling the
             kernels of its family afterwards; calls for other vocabularies do not wait meanwhile.
 
     Attributes:
-        used_bytes: the device memory that they take now.
-        num_evicted: how many have been evicted.
+        used_bytes: the device memory that all vocabularies use now.
+        num_evicted: the number of vocabularies evicted so far.
     """
 
     def __init__(
@@ -117,14 +117,14 @@ class VocabularyCache:
         return digest in self._residents
 
     def load(self, vocabulary: Vocabulary, permanent: bool = False) -> int:
-        """Put a vocabulary on the device unless it is there, and return its bytes there.
+        """Put a vocabulary on the device unless it is there; return its size there in bytes.
 
         Args:
             vocabulary: the vocabulary.
             permanent: whether it is never evicted from now on, only unloaded.
 
         Raises:
-            NotCovered: the kernels cannot compute it.
+            NotCovered: the kernels do not support it.
             OutOfMemory: it does not fit beside the permanent ones.
         """
         with self.using(vocabulary) as resident:

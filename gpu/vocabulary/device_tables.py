@@ -30,7 +30,7 @@ class DeviceTables:
     """The tables of a vocabulary.
 
     Attributes:
-        family: the kernels that compute it.
+        family: the kernels that encode with the vocabulary.
         arrays: the arrays that are copied to the device, by Job field.
         numbers: the values of other Job fields.
         num_rounds: the number of rounds in which special tokens are matched.
@@ -43,7 +43,7 @@ class DeviceTables:
 
 
 MAX_TEMPLATE = 16  # Begin and end tokens of a row for which workspaces have room.
-TOKEN_PADDING = 16  # Readable bytes behind the tokens, see cuda/common/job.cuh.
+TOKEN_PADDING = 16  # Readable bytes after the tokens, see cuda/common/job.cuh.
 
 
 def prepare(vocabulary: Vocabulary, seed: int) -> DeviceTables:
@@ -132,7 +132,7 @@ def prepare_text(vocabulary: Vocabulary, seed: int) -> DeviceTables:
 
 
 def _padded(token_bytes: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Append the bytes that kernels read behind the last token."""
+    """Append the bytes that kernels read after the last token."""
     return np.concatenate([token_bytes, np.zeros(TOKEN_PADDING, np.uint8)])
 
 

@@ -190,7 +190,7 @@ class VocabularyFields:
         return type(self.model).__name__.lower()
 
     def find_token_ids(self) -> dict[bytes, int]:
-        """Return the id of each token's bytes; an ordinary token precedes an equal special one."""
+        """Return {bytes: id} of all tokens; an ordinary token wins over a special one."""
         special = {token.id for token in self.special_tokens}
         token_ids = {
             token: token_id

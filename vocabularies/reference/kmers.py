@@ -119,7 +119,7 @@ def _split_white_space(model: Kmers, letters: list[Letter]) -> list[list[Letter]
 
 
 def _sequence(model: Kmers, letters: list[Letter], encode_kmer: EncodeKmer) -> Iterator[Token]:
-    """Yield the k-mers at 0, stride, 2 * stride ..., then the ids of the letters behind the last.
+    """Yield the k-mers at 0, stride, 2 * stride ..., then the ids of the letters after the last.
 
     Example, k = 3, stride 1: ACGTA gives ACG CGT GTA; with stride 3 ACG and the remainder TA.
     """

@@ -109,7 +109,7 @@ def _cover(spans: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.in
 
 
 def find_chunks(num_tokens: int, size: int, overlap: int) -> NDArray[np.int64]:
-    """Return the first token of each chunk, and the one behind its last, int64[C, 2].
+    """Return the first token of each chunk, and the one after its last, int64[C, 2].
 
     All chunks but the last have `size` tokens, and each begins `overlap` tokens before the end of
     the one before it. The first chunk that contains the last token is the last chunk, as with the

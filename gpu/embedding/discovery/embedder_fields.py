@@ -58,7 +58,7 @@ class UnknownTokenizer(TypeError):
 
 
 class Named(NamedTuple):
-    """Holds a vocabulary and its name, a built-in one or that of its folder."""
+    """A vocabulary and its name: that of a built-in vocabulary, or its folder."""
 
     vocabulary: Vocabulary
     name: str

@@ -23,7 +23,7 @@ _NUM_STRINGS = 20_000
 
 
 class Recognized(NamedTuple):
-    """Holds the functions that encode by an engine.
+    """The functions that encode by an engine.
 
     Attributes:
         vocabulary: the vocabulary in the tokenizer's file.

@@ -72,7 +72,7 @@ def get_batch_marks() -> Int64s:
 
 
 class LookUpFields(NamedTuple):
-    """Lists the fields of LookUp in embedding/look_up_rows.cuh, in order."""
+    """The fields of LookUp in embedding/look_up_rows.cuh, in order."""
 
     text: int
     begins: int

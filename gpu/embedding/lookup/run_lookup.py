@@ -20,7 +20,7 @@ from vocabularies.model.tables import BASE, OTHER, SINGLE
 
 
 class RunIds(NamedTuple):
-    """Holds the ids of some rows.
+    """The ids of some rows.
 
     Attributes:
         ids: [T] on the device, the rows one after another, without begin and end tokens.
@@ -32,7 +32,7 @@ class RunIds(NamedTuple):
 
 
 class RunLookUp:
-    """Holds the tables of a rule on one device, and looks up rows in them."""
+    """The tables of a rule on one device; looks up rows in them."""
 
     def __init__(
         self, rule: LetterRule, runs: RunRule, device: torch.device, dtype: torch.dtype

@@ -23,7 +23,7 @@ PIECE_BYTES = 1 << 16
 
 @dataclass(slots=True, eq=False)
 class LookUpResult:
-    """Holds the ids of some rows; a device may still be computing them.
+    """The ids of some rows; a device may still be computing them.
 
     Attributes:
         ids: [b, width], laid out as the RowLayout says. Rows with a byte whose code is
@@ -60,7 +60,7 @@ def _torch_dtype(dtype: np.dtype[Any]) -> torch.dtype:
 
 
 class TorchLookUp:
-    """Holds the tables of a rule on one device and looks up in them."""
+    """The tables of a rule on one device; looks up ids in them."""
 
     def __init__(
         self,
