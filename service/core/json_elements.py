@@ -22,8 +22,8 @@ class RawList(NamedTuple):
 
     Attributes:
         body: the body that contains the list.
-        begin, end: the begin and the end of the list in the body.
-        places: uint32, the begin and the end of each element, relative to `begin`.
+        begin, end: the start and the end of the list in the body.
+        places: uint32, the start and the end of each element, relative to `begin`.
     """
 
     body: bytes

@@ -321,7 +321,7 @@ class ChunksRequest(Strict):
 
 # Not a tuple: pydantic describes it with prefixItems, which few tools for openapi.json support.
 Range = Annotated[list[int], Field(min_length=2, max_length=2)]
-"""A begin and an end."""
+"""A start and an end."""
 
 
 class Truncated(BaseModel):

@@ -40,9 +40,9 @@ class Changes:
                 self.number += 1
 
     def names_since(self, number: int) -> list[str] | None:
-        """Return the names that changed after the change with a number, each once.
+        """Return the names that changed after the change `number`, each once.
 
-        The result is None if changes after this number are no longer stored.
+        The result is None if some changes after `number` are no longer stored.
         """
         with self._noting:
             if self.number - number > len(self._changes):

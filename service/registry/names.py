@@ -117,7 +117,8 @@ class Aliases:
         limit: the maximum number of aliases that requests may add.
 
     Attributes:
-        names: the own name of a vocabulary by each alias; requests read it without a lock.
+        names: a dictionary from each alias to the own name of its vocabulary; requests read it
+            without a lock.
 
     Raises:
         ValueError: the setting is invalid.

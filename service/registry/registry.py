@@ -58,7 +58,7 @@ class Registry:
         entries: the loaded vocabularies by their own names.
         known: all vocabularies by their own names.
         failures: the reasons why vocabularies could not be loaded, by their own names.
-        aliases: the own name of a vocabulary by each of its aliases.
+        aliases: a dictionary from each alias to the own name of its vocabulary.
         changes: the numbered changes of names and aliases.
 
     Raises:

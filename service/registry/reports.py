@@ -25,7 +25,7 @@ class SelfTestReport(BaseModel):
 
 
 class VocabularyReport(BaseModel):
-    """One vocabulary; fields that require it to be loaded are null before that."""
+    """The description of a vocabulary; fields that require loading are null until it is loaded."""
 
     name: str
     aliases: list[str] = Field(default=[], description="Its other names.")

@@ -58,7 +58,7 @@ class Files(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FolderFiles:
-    """Files in a folder; a version is inode, time and size, which stay the same when renamed."""
+    """Files in a folder; a version is inode, time and size, which renaming does not change."""
 
     folder: Path
 

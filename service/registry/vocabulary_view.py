@@ -22,19 +22,19 @@ class VocabularyView(Protocol):
 
     @property
     def known(self) -> Mapping[str, RegisteredVocabulary]:
-        """All vocabularies by their own names, loaded or not."""
+        """A dictionary of all vocabularies by their own names, loaded or not."""
 
     @property
     def entries(self) -> Mapping[str, LoadedVocabulary]:
-        """The loaded vocabularies by their own names."""
+        """A dictionary of the loaded vocabularies by their own names."""
 
     @property
     def aliases(self) -> Mapping[str, str]:
-        """The own name of a vocabulary by each of its aliases."""
+        """A dictionary from each alias to the own name of its vocabulary."""
 
     @property
     def failures(self) -> Mapping[str, str]:
-        """The reasons why vocabularies could not be loaded, by their own names."""
+        """The reason why each failed vocabulary could not be loaded, by its own name."""
 
     @property
     def configs(self) -> TokenizerConfigs:

@@ -108,7 +108,7 @@ class BodyReader:
     """Reads a body from a thread other than that of the event loop.
 
     Args:
-        body: the body, of which nothing has been read.
+        body: the body, not read yet.
         max_bytes: the maximum size of one read, as a message may claim any size.
         memory: a function that allocates an array of a number of bytes.
 

@@ -37,7 +37,7 @@ Ids = Annotated[list[schemas.Length], Field(fail_fast=True)]
 
 
 class Usage(BaseModel):
-    """The numbers of ids that an inference engine counted."""
+    """The numbers of prompt and answer ids that an inference engine counted."""
 
     prompt_tokens: schemas.Length = 0
     completion_tokens: schemas.Length | None = 0

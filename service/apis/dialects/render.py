@@ -135,7 +135,7 @@ class RenderedTexts(NamedTuple):
 
     Attributes:
         arrays: the ids of each text.
-        offsets: for each text the begin and the end of each id in code points; None for each text
+        offsets: for each text the start and the end of each id in code points; None for each text
             if the request does not request offsets.
         headers: headers of the answer that warn the client; usually none.
     """
@@ -248,7 +248,7 @@ class Generation(NamedTuple):
         Args:
             num_ids: the number of ids of the prompt.
             ids: the ids as JSON, which both fields of the request share.
-            offsets: the begin and the end of each id; None: offsets are not requested.
+            offsets: the start and the end of each id; None: offsets are not requested.
 
         Raises:
             InvalidRequest: the sampling parameters are invalid.

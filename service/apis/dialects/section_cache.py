@@ -144,7 +144,7 @@ def is_border(vocabulary: Vocabulary, token: SpecialToken) -> bool:
 
 
 def _reaches_into(content: str, border: str) -> bool:
-    """Return whether another token may match in place of a border, or overlap its begin."""
+    """Return whether another token may match in place of a border, or overlap its start."""
     if content != border and border in content:
         return True
     sizes = range(1, min(len(border), len(content) + 1))

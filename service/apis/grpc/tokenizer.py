@@ -430,7 +430,7 @@ class _Rows(NamedTuple):
     Attributes:
         ids: the ids [T] of all rows.
         offsets: int64[B + 1], the start of each row.
-        spans: int64[T, 2], the begin and the end of each id in its text; None if not requested.
+        spans: int64[T, 2], the start and the end of each id in its text; None if not requested.
     """
 
     ids: NDArray[np.integer[Any]]

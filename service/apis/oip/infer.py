@@ -192,7 +192,7 @@ async def _span_outputs(
     offsets: NDArray[np.int64],
     make_mask: Callable[[], Tensor] | None,
 ) -> Outputs:
-    """Create the output that contains the begin and the end of each id in its text.
+    """Create the output that contains the start and the end of each id in its text.
 
     Args:
         batch: the texts.

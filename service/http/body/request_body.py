@@ -144,7 +144,7 @@ async def collect(
     """Read a whole body into one array uint8[N].
 
     Args:
-        body: the body, of which nothing has been read.
+        body: the body, not read yet.
         expected_bytes: N as announced by the request; 0 or a wrong number only costs copies.
         memory: a function that allocates an array of a number of bytes; None: use NumPy.
     """

@@ -4,7 +4,7 @@
 
 This module extends uvloop's protocol so that a connection behaves as one without TLS:
 
-- It counts for the limits on connections from its begin, not from the end of its handshake.
+- It counts towards the limits on connections from its start, not from the end of its handshake.
 - Writing pauses when the socket accepts no more bytes. uvloop would accept all of a long answer,
   and pause only the next one.
 - A close waits until all bytes are sent, but not until the client has closed as well.

@@ -17,7 +17,7 @@ def convert_spans(
     is the bytes 0..2 and one code point; both of its bytes' ids get the span (0, 1).
 
     Args:
-        spans: int64[T, 2], the begin and the end of each id in bytes; empty spans stay empty.
+        spans: int64[T, 2], the start and the end of each id in bytes; empty spans stay empty.
         text: the text that the spans refer to.
         unit: the unit of the result.
 

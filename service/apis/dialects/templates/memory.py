@@ -28,7 +28,7 @@ class Request(NamedTuple):
     Attributes:
         json: what to render, without the messages if `messages` contains them.
         messages: the messages as a JSON list; empty if `json` contains them.
-        places: uint32, the begin and the end of each message in `messages`.
+        places: uint32, the start and the end of each message in `messages`.
     """
 
     json: bytes

@@ -1,7 +1,7 @@
-"""Decides which chat gets the next free template process, fairly for keys and vocabularies.
+"""Decides which chat gets the next free process, and shares time between keys and vocabularies.
 
-The time of the processes is shared between the keys that have waiting chats, and the time of a key
-between its vocabularies, by virtual times [1]. Each key, and each vocabulary of a key, has a
+The time of the processes is shared fairly between the API keys with waiting chats, and the time of
+a key between its vocabularies, by virtual times [1]. Each key, and each vocabulary of a key, has a
 virtual time, which advances by the expected seconds of each of its chats. The next chat is the one
 that would end first in virtual time. So a quick chat overtakes slow ones, however many wait, and
 slow chats still receive their share.
