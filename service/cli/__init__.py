@@ -1,9 +1,9 @@
-"""The command line: one module for each command, and the parser that names them all.
+"""The command line: one module for each command, and a parser for all commands.
 
 `parser` reads the arguments and calls the command's module. `serve` starts the service; `encode`,
 `windows`, `statistics`, `train`, `commands` and `motif_report` work on files without it; `doctor/`
-checks the machine and the settings. `vocabulary_files` finds the vocabulary that a command names,
-and `training_arguments` declares what two commands share.
+checks the machine and the settings. `vocabulary_files` finds the vocabulary that a command names;
+`training_arguments` and `corpus_arguments` declare options.
 
 Called by `python -m service` and by the script `warptok`; nothing in the service imports it.
 

@@ -32,7 +32,7 @@ def _open(arguments: argparse.Namespace) -> Vocabulary:
 
 
 def decode(arguments: argparse.Namespace) -> int:
-    """Decode ids to bytes on stdout; return 1 if a row was refused."""
+    """Decode ids and write the bytes to stdout; return 1 if a row was refused."""
     vocabulary, engine = _open(arguments), CpuEngine()
     code = 0
     for place, row in _rows(arguments):
@@ -55,7 +55,7 @@ def _rows(arguments: argparse.Namespace) -> Iterator[tuple[str, list[int]]]:
     """Read lists of ids, each with its place in the input.
 
     Raises:
-        ValueError: stdin is closed, or does not hold ids.
+        ValueError: stdin is closed, or does not contain ids.
     """
     if arguments.ids:
         yield "", arguments.ids
@@ -70,7 +70,7 @@ def _parse_ids(data: bytes, place: str) -> list[int]:
     """Parse a JSON list, an object with "ids", or numbers with white space between.
 
     Raises:
-        ValueError: the data are none of these.
+        ValueError: the data have none of these forms.
     """
     wrong = f"{place}: not a JSON list of ids, nor numbers with spaces between"
     text = data.strip()

@@ -39,8 +39,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     Raises:
         VocabularyError, NoSuchVocabulary, UnreadableInput, OtherJob, OSError, ValueError: a
-            vocabulary or a file cannot be read, the folder has another job, the disk is full, or
-            options contradict each other.
+            vocabulary or a file cannot be read, the folder contains another job, the disk is full,
+            or options contradict each other.
     """
     special_tokens = None if arguments.special_tokens is None else dict(arguments.special_tokens)
     vocabulary = open_vocabulary(
@@ -70,11 +70,11 @@ def run(arguments: argparse.Namespace) -> int:
 def _make_runner(
     arguments: argparse.Namespace, vocabulary: Vocabulary, progress: Progress
 ) -> PartRunner:
-    """Choose what runs the parts: this process, or a cluster of Ray.
+    """Choose the runner of the parts: this process, or a Ray cluster.
 
     Raises:
         NotInstalled: Ray is needed, and is not installed.
-        ValueError: a GPU was named, and there is none.
+        ValueError: a GPU was requested, and there is none.
         VocabularyError: no encoder can compute the vocabulary.
     """
     if arguments.ray is not None:
@@ -179,12 +179,13 @@ def _read_template(arguments: argparse.Namespace) -> tuple[str, dict[str, str]]:
 def _find_inputs(arguments: argparse.Namespace) -> tuple[Input, ...]:
     """Look up the files of all paths.
 
-    A folder may have the folder of the shards in it, or those of other jobs: files that jobs wrote
-    are left out, unless they are named.
+    A folder may contain the output folders of this or other jobs: files that jobs wrote are
+    skipped, unless they are named explicitly.
 
     Raises:
-        UnreadableInput: some cannot be read, and are not skipped; the message has all of them.
-        ValueError: a file is named twice, or there is none.
+        UnreadableInput: some files cannot be read, and are not skipped; the message lists all of
+            them.
+        ValueError: a file is named twice, or there are no files.
     """
     read_as = arguments.read_as
     own = OwnFiles(arguments.out, arguments.prefix, arguments.format)
@@ -272,7 +273,7 @@ def _report(arguments: argparse.Namespace, manifest: dict[str, Any], progress: P
 def _peak_memory() -> int | None:
     """Return the most resident memory so far; None: the system does not report it.
 
-    The maximum of getrusage would be that of the process which started this one, if it is larger.
+    getrusage is not used, as its maximum may include that of the process that started this one.
     """
     try:
         status = Path("/proc/self/status").read_text()

@@ -15,7 +15,7 @@ Number = Callable[[int, int], Callable[[str], int]]
 
 
 def add_corpus(parser: argparse.ArgumentParser, number: Number) -> None:
-    """Add the arguments of `warptok corpus IN... --out DIR`, but those of the vocabulary."""
+    """Add the arguments of `warptok corpus IN... --out DIR`, except for those of the vocabulary."""
     parser.description = (
         "Turns files of documents into shards of ids for training. After Ctrl-C, a crash or a full "
         "disk the same command goes on, and ends with the same bytes. Exits with 1 if a record was "

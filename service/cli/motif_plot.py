@@ -1,6 +1,6 @@
 """Draws the figures of `motifs report` as SVG: a panel for each measure, a bar a vocabulary.
 
-It needs no library for plots, and the same figures give the same file on every machine.
+It needs no plotting library; equal figures produce the same file on every machine.
 """
 
 from __future__ import annotations

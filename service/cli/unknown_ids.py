@@ -13,7 +13,7 @@ from vocabularies.model.vocabulary import Vocabulary
 
 
 class UnknownIds:
-    """Counts the unknown ids of a vocabulary of sequences; those of text are not counted."""
+    """Counts unknown ids, only for vocabularies of sequences and not of text."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary

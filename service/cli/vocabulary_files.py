@@ -34,9 +34,9 @@ def open_vocabulary(
     Settings in the files that are ignored are listed on stderr.
 
     Raises:
-        NoSuchVocabulary: there is none; the message suggests similar names.
-        VocabularyError: the files are invalid, with every place, or have a field that is also an
-            argument.
+        NoSuchVocabulary: there is no such vocabulary; the message suggests similar names.
+        VocabularyError: the files are invalid (the error lists every place), or contain a field
+            that is also given as an argument.
         OSError: a file cannot be read.
     """
     path = Path(source)
@@ -62,7 +62,7 @@ def open_vocabulary(
 
 
 def _read_named(name: str) -> Vocabulary | None:
-    """Read a vocabulary by a name that it has in the service; None: the service has none."""
+    """Read a vocabulary by a name of the service; None if the service has no such name."""
     from service.core.settings import read_settings
     from service.registry.names import Aliases
     from service.registry.vocabulary_store import SUFFIX, make_reader, open_store

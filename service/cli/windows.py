@@ -34,7 +34,7 @@ class _Tokens(NamedTuple):
     Attributes:
         name: the record's name.
         ids: [T], in the vocabulary's order.
-        positions: int64[T], the base at which each token begins.
+        positions: int64[T], the position of the base at which each token begins.
         channel: float32[L], the value of each base; None without a channel.
     """
 
@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     Raises:
         VocabularyError, NoSuchVocabulary, BadRecords, OSError, ValueError: a vocabulary or a file
-            cannot be read, or an option does not fit.
+            cannot be read, or an option is invalid for the input.
     """
     channel = _read_channel(arguments)
     channel_name = arguments.channel_name or CHANNEL_NAME

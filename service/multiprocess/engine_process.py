@@ -39,10 +39,10 @@ CHECK_PERIOD_S = 0.25  # Between looks at whether the GPU is lost.
 
 
 def run_engine(settings: Settings, listening: socket.socket) -> int:
-    """Answer front ends on a Unix socket until a signal or the loss of the GPU ends the process.
+    """Answer front ends on a Unix socket until a signal arrives or the GPU is lost.
 
     Returns:
-        The exit code: DEVICE_LOST if the process has to be started again to use the GPU.
+        The exit code: DEVICE_LOST if the process must be restarted to use the GPU.
 
     Raises:
         ValueError: a setting is wrong.
@@ -104,7 +104,7 @@ async def _serve(
 
 
 async def _start_others(app: Application) -> tuple[GrpcServer | None, WSGIServer | None]:
-    """Start gRPC, and the metrics of all processes, if they are set to listen."""
+    """Start the gRPC server and the metrics server, if their ports are set."""
     service = app.service
     try:
         settings = service.settings
@@ -145,7 +145,7 @@ async def _wait_for_end(stop: asyncio.Event, device_lost: threading.Event) -> No
 async def _finish_accepted(
     app: Application, engine_server: EngineServer, grpc: GrpcServer | None
 ) -> None:
-    """Answer accepted requests, and refuse the rest; front ends wait for the next process."""
+    """Answer accepted requests, and refuse others; front ends wait for the next engine process."""
     logger.critical("the process ends, as another one can use the GPU")
     service = app.service
     service.draining = True
@@ -161,7 +161,7 @@ async def _finish_accepted(
 
 
 def call_when_orphaned(stop: Callable[[], None]) -> None:
-    """Call `stop` when the supervisor has ended, and with it this process's standard input."""
+    """Call `stop` when standard input ends, because the supervisor has ended."""
     loop = asyncio.get_running_loop()
 
     def has_ended() -> None:

@@ -1,7 +1,8 @@
-"""Answers the front ends in the engine process, which has the engine and the vocabularies.
+"""Answers the front ends; runs in the engine process.
 
-The engine process runs the same service as a single process, its batcher included. Its requests
-come over links: batches of texts, and whole HTTP requests about state that all front ends share.
+The engine process runs the same service as a single process, including the batcher. It receives
+requests over links: batches of texts, and complete HTTP requests about state that all front ends
+share.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ T = TypeVar("T")
 
 
 class EngineServer:
-    """Answers front ends, and keeps them up to date; a `Processes` of the engine process.
+    """Answers front ends, and sends them changes; implements `Processes` for the engine process.
 
     Args:
         app: the application of this process.
@@ -82,7 +83,7 @@ class EngineServer:
         }
 
     def protocol(self) -> Link:
-        """Make the link of a new connection."""
+        """Make the link for a new connection."""
         return Link(self._handle, self._remove, self.memory)
 
     def _handle(self, link: Link, message: Message, reply: Reply) -> None:
@@ -115,7 +116,7 @@ class EngineServer:
             self._send_status()
 
     def _note_used(self) -> None:
-        """Let the metrics describe the vocabularies that front ends use most."""
+        """Record which vocabularies front ends use most, so that the metrics include them."""
         self.service.metrics.used_elsewhere = frozenset().union(*self._used.values())
 
     def _run_batch(self, message: Message, reply: Reply) -> None:
@@ -131,7 +132,7 @@ class EngineServer:
             error.__traceback__ = None
 
     def _make_work(self, message: Message) -> AnyWork:
-        """Make the work item of a batch; raise ServiceError if its vocabulary is not known."""
+        """Make the work item of a batch; raise ServiceError if its vocabulary is unknown here."""
         values = message.values
         work = read_work(message, self._find_vocabulary(values["digest"]))
         work.num_bytes = values.get("bytes", 0)
@@ -140,7 +141,7 @@ class EngineServer:
         return work
 
     def _copy_large(self, message: Message) -> Coroutine[Any, Any, Message] | None:
-        """Copy large arrays that are not in shared memory; None: there are none."""
+        """Copy large arrays to shared memory; return None if all are there already."""
         large = [array for array in message.arrays if array.nbytes > COPIED_BYTES]
         if all(self.memory.find_offset(array) is not None for array in large):
             return None
@@ -169,14 +170,14 @@ class EngineServer:
         return found
 
     def _find_named(self, digest: str) -> Vocabulary | None:
-        """Find a vocabulary by the name that had its digest at the last search."""
+        """Find a vocabulary by the name under which its digest was found last time."""
         entry = self.service.registry.entries.get(self._names.get(digest, ""))
         if entry is None or entry.vocabulary.digest != digest:
             return None
         return entry.vocabulary
 
     async def _load_vocabulary(self, link: Link, message: Message) -> Message:
-        """Load a vocabulary that a front end sends because it has no name here any more."""
+        """Load a vocabulary that a front end sends because no name refers to it here any more."""
         content = message.arrays[0].tobytes()
         vocabulary = await asyncio.to_thread(read_canonical, content)
         permanent = message.values["permanent"]
@@ -191,13 +192,13 @@ class EngineServer:
         return Message("answer", write_residency(residency))
 
     async def _load_name(self, link: Link, message: Message) -> Message:
-        """Load a vocabulary by its name; answer when all front ends have it."""
+        """Load a vocabulary by name; return when all front ends have it."""
         await self.service.registry.get_loaded(message.values["name"], message.values["where"])
         await self.synchronize()
         return Message("answer")
 
     async def _send_vocabulary(self, link: Link, message: Message) -> Message:
-        """Answer with a loaded vocabulary and its tokenizer configuration."""
+        """Return a loaded vocabulary and its tokenizer configuration as a message."""
         name, digest = message.values["name"], message.values["digest"]
         entry = self.service.registry.entries.get(name)
         if entry is None or entry.vocabulary.digest != digest:
@@ -208,10 +209,10 @@ class EngineServer:
         return Message("answer", values, [np.frombuffer(content, np.uint8)])
 
     def list_vocabularies(self, names: list[str] | None = None) -> dict[str, Any]:
-        """List the vocabularies that names stand for; None: all names.
+        """Describe the vocabularies with the given names; None: all names.
 
-        A loaded vocabulary has its digest, configuration number and state. A front end reads it
-        again when its digest or its configuration's number changes.
+        The entry of a loaded vocabulary contains its digest, configuration number and state. A
+        front end reads the vocabulary again when its digest or configuration number changes.
         """
         registry = self.service.registry
         known = _select(registry.known, names)
@@ -248,7 +249,7 @@ class EngineServer:
         return _ListState(changes.number, self.service.preloaded)
 
     def _number_config(self, entry: LoadedVocabulary) -> int:
-        """Return the number of a vocabulary's configuration, which grows with each change."""
+        """Return the number of a vocabulary's configuration, which increases with each change."""
         config = self.service.registry.configs.get(entry.name)
         last = self._configs.get(entry.name, _NumberedConfig(None, 0))
         if last.config is not config:
@@ -256,7 +257,7 @@ class EngineServer:
         return last.number
 
     def _send_status(self) -> None:
-        """Send each front end the state of the engine and the bytes that wait elsewhere."""
+        """Send each front end the engine's state and the bytes waiting in other processes."""
         reasons = readiness(self.service)
         all_bytes = sum(self._waiting_bytes.values())
         for link in self.links:
@@ -264,7 +265,7 @@ class EngineServer:
             link.notify(Message("status", {"reasons": reasons, "elsewhere": elsewhere}))
 
     def _charge(self, usage: Usage, link: Link | None) -> None:
-        """Charge the usage of one process to all others; None: the usage of this process."""
+        """Charge the usage of one process, or of this one (None), to all others' rate limits."""
         limits = self.service.guard.limits
         if link is not None:
             limits.charge_usage(usage)
@@ -273,14 +274,14 @@ class EngineServer:
                 other.notify(Message("usage", {"usage": usage}))
 
     def reasons(self) -> list[str]:
-        """List the reason why the service is not ready, if front ends are missing."""
+        """Return the reason why the service is not ready, if front ends are missing."""
         missing = self.num_front_ends - len(self.links)
         if missing <= 0 or self.service.draining:
             return []
         return [f"{missing} of {self.num_front_ends} front ends are being started"]
 
     async def wait_until_replied(self, timeout_s: float) -> None:
-        """Wait until no front end waits for a reply, but not for longer than the timeout."""
+        """Wait until no front end waits for a reply, or until the timeout."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while any(link.num_replies for link in self.links):
@@ -309,7 +310,7 @@ class EngineServer:
             await self._page_lock()
 
     async def _page_lock(self) -> None:
-        """Let a device read the memory of front ends directly, once they send arrays in it."""
+        """Page-lock the memory of front ends that send arrays in it, for direct device reads."""
         if not self.service.preloaded:  # The device is not open yet.
             return
         share = self.service.get_engine_parts().engine.share_host
@@ -325,11 +326,11 @@ class EngineServer:
         )
 
     async def families(self) -> dict[str, Families]:
-        """Get the metrics of every process, each under the name of its process."""
+        """Return the metrics of every process by process name."""
         return await self._gather_families(None)
 
     async def _gather_families(self, caller: Link | None) -> dict[str, Families]:
-        """Get the metrics of this process and of all front ends but the caller."""
+        """Return the metrics of this process and of all front ends except for the caller."""
         gathered = {NAME: collect_families(self.service.metrics.registry)}
         calls = {
             link.call(Message("families")): name
@@ -348,10 +349,10 @@ class EngineServer:
 
 
 class _ListState(NamedTuple):
-    """The state that a list of vocabularies describes.
+    """The version of the list of vocabularies that a front end has.
 
     Attributes:
-        num_changes: the number of the last change that it has.
+        num_changes: the number of the last change in the list.
         is_complete: whether everything was loaded.
     """
 
@@ -367,7 +368,7 @@ class _NumberedConfig(NamedTuple):
 
 
 def _select(named: Mapping[str, T], names: list[str] | None) -> dict[str, T]:
-    """Copy the values of the given names that have one; None: of all names."""
+    """Return a copy of the values for the given names; None: for all names."""
     if names is None:
         return dict(named)
     found = ((name, named.get(name)) for name in names)
@@ -375,14 +376,14 @@ def _select(named: Mapping[str, T], names: list[str] | None) -> dict[str, T]:
 
 
 def _make_unknown_digest() -> NotReady:
-    """Make the refusal of a digest; a local variable in the caller would be a reference cycle."""
+    """Make the error for an unknown digest; a variable in the caller would make a cycle."""
     refusal = NotReady("no vocabulary has this digest here")
     refusal.code = UNKNOWN_DIGEST
     return refusal
 
 
 def _log_failure(call: asyncio.Future[Message]) -> None:
-    """Log an unexpected error of a front end; one that has ended catches up after its restart."""
+    """Log an unexpected error of a front end, unless the front end has ended."""
     error = None if call.cancelled() else call.exception()
     if error is not None and not isinstance(error, ServiceError):
         logger.error("This is a bug. A front end did not follow", exc_info=error)

@@ -1,7 +1,7 @@
 """Runs a front end, which answers HTTP on a socket of the shared port, without a GPU.
 
-It parses requests and renders answers. It encodes small batches itself, sends others over a link to
-the engine process (remote_runner.py), and forwards requests about shared state to it
+A front end parses requests and writes answers. It encodes small batches itself, sends other batches
+over a link to the engine process (remote_runner.py), and forwards requests about shared state to it
 (request_forwarding.py).
 """
 
@@ -52,7 +52,7 @@ FIRST_LIST_POLL_S = 0.02
 
 
 def run_front_end(settings: Settings, sockets: list[socket.socket], link: Path, name: str) -> None:
-    """Answer HTTP until a signal has drained the process."""
+    """Answer HTTP requests until a signal arrives and the process has drained."""
     end_normally_on_signals()
     limit_library_threads(1)
     ports = [each for each in sockets if each.family != socket.AF_UNIX]
@@ -61,20 +61,20 @@ def run_front_end(settings: Settings, sockets: list[socket.socket], link: Path, 
 
 
 class FrontServer(Server):
-    """uvicorn on sockets that the supervisor has bound."""
+    """A uvicorn server on sockets that the supervisor has bound."""
 
     def __init__(self, front_end: FrontEnd, unix_socket: socket.socket | None) -> None:
         super().__init__(front_end.app, front_end.service.settings, None, unix_socket)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, and report it to the supervisor."""
+        """Start to listen, and report this to the supervisor."""
         await self.listen(sockets or [])
         call_when_orphaned(functools.partial(os.kill, os.getpid(), signal.SIGINT))
         print(UP, flush=True)
 
 
 class FrontEnd:
-    """The service of a front end, and its state of the engine process; a `Processes`.
+    """The service of a front end, with the state that the engine process sends.
 
     Args:
         settings: the settings of the service.
@@ -130,7 +130,7 @@ class FrontEnd:
         self.encoders.close()
 
     async def _wait_for_first_list(self) -> None:
-        """Return when the names are known, a signal stops the service, or FIRST_LIST_S are over."""
+        """Wait for the first list of vocabularies, a signal, or FIRST_LIST_S seconds."""
         deadline = monotonic() + FIRST_LIST_S
         while not self.service.draining and not self.replica.has_list.is_set():
             if monotonic() >= deadline:
@@ -154,7 +154,7 @@ class FrontEnd:
                 reply.set_result(Message("answer", {"families": families}))
 
     async def _follow(self, message: Message) -> Message:
-        """Follow the engine process's list of vocabularies."""
+        """Apply a list of vocabularies from the engine process."""
         await self.replica.follow(message.values)
         digests = {entry.vocabulary.digest for entry in self.replica.entries.values()}
         self.encoders.keep_only(digests)
@@ -167,7 +167,7 @@ class FrontEnd:
     async def _keep_reporting(self) -> None:
         """Report waiting bytes, usage and used vocabularies to the engine process, until cancelled.
 
-        It needs them for the limits of other processes, and for the metrics of vocabularies.
+        The engine process needs them for the limits of other processes, and for the metrics.
         """
         reported: tuple[Link, int, list[str]] | None = None
         while True:
@@ -182,7 +182,7 @@ class FrontEnd:
                 link.notify(Message("load", values))
 
     def reasons(self) -> list[str]:
-        """List why the service is not ready, also if the engine process does not report."""
+        """Return why the service is not ready, including a missing report of the engine process."""
         if self.engine.link is None or self._status_link is not self.engine.link:
             return ["the engine process is being started"]
         if monotonic() - self._heard_at > MAX_SILENCE_S:
@@ -190,10 +190,10 @@ class FrontEnd:
         return self._reasons
 
     async def synchronize(self) -> None:
-        """Do nothing: only the engine process changes vocabularies."""
+        """Do nothing, as only the engine process changes vocabularies."""
 
     async def families(self) -> dict[str, Families]:
-        """Get the metrics of each process; only this one's while the engine process is down."""
+        """Return the metrics of each process; only this one's if the engine process is down."""
         gathered = {self.name: collect_families(self.service.metrics.registry)}
         with contextlib.suppress(ServiceError, TimeoutError):
             async with asyncio.timeout(GATHER_TIMEOUT_S):

@@ -1,4 +1,4 @@
-"""Keeps a front end's copy of the engine process's vocabularies.
+"""Stores a front end's copy of the engine process's vocabularies.
 
 Requests that change vocabularies are forwarded to the engine process (request_forwarding.py). It
 then sends the changes to every front end, and answers when all of them have applied them.
@@ -31,8 +31,8 @@ class _Version(NamedTuple):
     """A loaded vocabulary of the engine process.
 
     Attributes:
-        config_number: the number of its configuration.
-        residency: how the engine holds it, as `write_residency` makes it.
+        config_number: the number of the vocabulary's configuration.
+        residency: the state of the vocabulary on the engine, in the form of `write_residency`.
     """
 
     digest: str
@@ -45,11 +45,11 @@ class _Version(NamedTuple):
 
 
 class FrontEndRegistry:
-    """A `VocabularyView` of the lists that the engine process has sent.
+    """Implements `VocabularyView` with the lists that the engine process has sent.
 
     Attributes:
-        is_complete: whether an engine process has sent a list after it had loaded everything.
-        has_list: set when an engine process has sent the first list.
+        is_complete: whether the engine process has sent a list after loading all vocabularies.
+        has_list: an event that is set when the engine process has sent the first list.
     """
 
     def __init__(self, engine: RemoteEngine) -> None:
@@ -81,7 +81,7 @@ class FrontEndRegistry:
         return entry.residency
 
     async def get_loaded(self, name: str, where: str = VOCABULARY) -> LoadedVocabulary:
-        """Find a vocabulary; the engine process loads it if needed.
+        """Return a vocabulary; the engine process loads it if needed.
 
         Raises:
             ServiceError: no vocabulary has this name, or it cannot be loaded.
@@ -95,10 +95,10 @@ class FrontEndRegistry:
         return entry
 
     async def follow(self, listed: dict[str, Any]) -> None:
-        """Follow a list of the engine process: read new vocabularies, and forget removed ones.
+        """Apply a list of the engine process: read new vocabularies, and remove missing ones.
 
         Args:
-            listed: see `EngineServer.list_vocabularies`.
+            listed: the list, as `EngineServer.list_vocabularies` makes it.
         """
         async with self._following:
             self._update(listed)

@@ -1,9 +1,9 @@
 """Encodes small batches of frequently used vocabularies within a front end.
 
-Sending a batch to the engine process and back costs both processes more than encoding some short
-texts, and the batches of many front ends fill the engine process's event loop. So after
-LOAD_AFTER_BATCHES small batches, a thread loads the vocabulary in the front end, too. Until then,
-and if it does not fit into memory, its batches go over the link.
+For some short texts, sending a batch to the engine process and back takes more time than encoding
+them, and the batches of many front ends overload the engine process's event loop. So after
+LOAD_AFTER_BATCHES small batches, a thread also loads the vocabulary in the front end. Until then,
+and if it does not fit into memory, its batches are sent over the link.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class LocalEncoders:
 
     Args:
         engine: loads the vocabularies and encodes the batches.
-        max_bytes: the most memory of the vocabularies, about.
+        max_bytes: the approximate limit of the vocabularies' memory.
     """
 
     def __init__(self, engine: Engine, max_bytes: int) -> None:
@@ -48,13 +48,13 @@ class LocalEncoders:
         self._report_due: dict[str, float] = {}
 
     def cost(self, digest: str) -> float | None:
-        """Return the measured seconds for a byte of a vocabulary; None: it is not loaded here."""
+        """Return the measured seconds per byte of a vocabulary; None if it is not loaded here."""
         return self._costs.get(digest)
 
     def claim_report(self, digest: str, now: float) -> bool:
         """Return whether the next batch should go to the engine process, to report the use.
 
-        If so, the next report is due REPORT_S seconds later.
+        If so, the next report becomes due REPORT_S seconds later.
         """
         if now < self._report_due.get(digest, 0.0):
             return False
@@ -62,7 +62,7 @@ class LocalEncoders:
         return True
 
     def count_batch(self, works: Sequence[TextWork[Any]]) -> None:
-        """Count a small batch that goes to the engine process; load its vocabulary after many."""
+        """Count a small batch for the engine process; load its vocabulary here after many."""
         vocabulary = works[0].vocabulary
         digest = vocabulary.digest
         self._num_batches[digest] += 1
@@ -108,7 +108,7 @@ class LocalEncoders:
         return perf_counter() - begin
 
     def _evict_for(self, newest: str) -> bool:
-        """Evict vocabularies that were not used lately; return whether the newest one fits then."""
+        """Evict vocabularies not used lately; return whether the newest one then fits."""
         holdings, now = self.engine.holdings(), perf_counter()
         busy = {digest for digest, each in holdings.items() if now - each.used < MIN_IDLE_S}
         for digest in choose_evicted(holdings, {newest} | busy, self._max_bytes):
@@ -116,7 +116,7 @@ class LocalEncoders:
         return sum(each.num_bytes for each in self.engine.holdings().values()) <= self._max_bytes
 
     def keep_only(self, digests: Collection[str]) -> None:
-        """Forget all vocabularies but these."""
+        """Unload all vocabularies except the given ones."""
         for digest in {*self._costs, *self._loading, *self._num_batches} - {*digests}:
             self._loading.pop(digest, None)
             self._num_batches.pop(digest, None)
@@ -128,6 +128,6 @@ class LocalEncoders:
         self.engine.unload(digest)
 
     def close(self) -> None:
-        """Forget all vocabularies, and close the engine."""
+        """Unload all vocabularies, and close the engine."""
         self._costs.clear()
         self.engine.close()

@@ -1,7 +1,7 @@
-"""The engine of a front end, which sends its calls over a link to the engine process.
+"""Defines the engine of a front end, which sends calls over a link to the engine process.
 
 Threads call it like any engine; the event loop calls `run`. While the engine process is down, every
-call is refused, and the link is connected again as soon as it is up.
+call is refused; the link reconnects as soon as the process is up.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class RemoteEngine:
         hello: the first message on every connection.
 
     Attributes:
-        link: the present connection; None: there is none.
+        link: the current connection, or None.
     """
 
     name = "linked"
@@ -86,13 +86,13 @@ class RemoteEngine:
                 await asyncio.sleep(RETRY_S)
 
     async def _connect_once(self) -> None:
-        """Connect, and use the link once the engine process has answered on it.
+        """Connect, and use the link after the engine process has answered on it.
 
         As the supervisor holds the listening socket, a connection succeeds while the engine process
         is down. Calls on it would wait instead of being refused.
 
         Raises:
-            OSError: there is no such socket.
+            OSError: the socket does not exist.
             EngineLost: the engine process ended before it answered.
         """
         _, link = await asyncio.get_running_loop().create_unix_connection(
@@ -121,13 +121,13 @@ class RemoteEngine:
         """Call the engine process, and return its answer.
 
         Raises:
-            EngineLost: it is down, or ended before the answer.
-            ServiceError: it refused.
+            EngineLost: the engine process is down, or ended before the answer.
+            ServiceError: the engine process refused the call.
         """
         return await self._get_link().call(message)
 
     def _get_link(self) -> Link:
-        """Get the link; raise EngineLost if there is none."""
+        """Return the link; raise EngineLost if there is none."""
         if self.link is None:
             raise EngineLost("the engine process is being started again")
         return self.link
@@ -142,7 +142,7 @@ class RemoteEngine:
             self.link.cancel_call(number)
 
     async def run(self, vocabulary: Vocabulary, message: Message) -> Message:
-        """Have a batch computed; if the engine process does not know its vocabulary, send it.
+        """Send a batch to the engine process, and first its vocabulary if that is missing there.
 
         Raises:
             ServiceError: the batch was refused, or the engine process ended.
@@ -175,7 +175,7 @@ class RemoteEngine:
         return self._wait(self._load(vocabulary, permanent))
 
     def status(self) -> EngineStatus:
-        """Report the engine's name; the engine process reports the rest."""
+        """Return the engine's name; the engine process reports all other values."""
         return EngineStatus((self.name,))
 
     def host_memory(self, num_bytes: int) -> NDArray[np.uint8]:
@@ -188,7 +188,7 @@ class RemoteEngine:
         return read_encoded(self._wait(self.run(vocabulary, message)))
 
     def count(self, vocabulary: Vocabulary, batch: Batch) -> Counted:
-        """Count the ids that `encode` would give each row."""
+        """Count the ids that `encode` would return for each row."""
         message = make_texts_message("count", vocabulary.digest, batch)
         return read_counted(self._wait(self.run(vocabulary, message)))
 

@@ -1,11 +1,12 @@
-"""The runner of a front end, which has batches computed by the engine process.
+"""Defines the batch runner of a front end, which sends batches to the engine process.
 
     batcher ──► run ─┬► link ──► engine process: its batcher joins the batches of all front ends
                      └► encoders of this process, for small batches (local_encoders.py)
 
-At most two batches of short requests are in flight. Requests that arrive meanwhile wait and are
-joined here, where they are counted and refused above `max_queue_bytes`. Long requests are not
-joined; a few more of them are in flight, to keep the engine busy while answers are sent.
+At most two batches of short requests are in flight. Requests that arrive in the meantime wait and
+are joined in the front end, which counts them, and refuses them above `max_queue_bytes`. Long
+requests are not joined; more of them may be in flight, to keep the engine busy while answers are
+sent.
 """
 
 from __future__ import annotations
@@ -69,9 +70,9 @@ class RemoteRunner:
 
     Args:
         engine: the engine process.
-        encoders: the encoders of this process.
+        encoders: the encoders of this process, for small batches.
         settings: the settings of the service.
-        metrics: counts the time of batches, which includes the way over the link.
+        metrics: counts the time of batches, which includes the transport over the link.
     """
 
     def __init__(
@@ -95,8 +96,9 @@ class RemoteRunner:
     def inline_engine(self, key: QueueKey, num_bytes: int) -> Codec | None:
         """Return the engine of this process for a small batch of a vocabulary that it has loaded.
 
-        Every REPORT_S seconds a batch still goes to the engine process. While that is down, every
-        small batch is encoded here, even if it is slow, as it would be refused otherwise.
+        Every REPORT_S seconds a batch still goes to the engine process. While the engine process is
+        down, every small batch is encoded here, even if that is slow, because it would otherwise be
+        refused.
         """
         digest = key.cost_key.digest
         cost = self.encoders.cost(digest)
@@ -112,7 +114,7 @@ class RemoteRunner:
         return self.encoders.engine if expected_s <= MAX_INLINE_S else None
 
     def use_devices(self, status: EngineStatus) -> None:
-        """Change nothing: the engine process has the devices."""
+        """Do nothing, as the devices belong to the engine process."""
 
     def run(self, works: Sequence[AnyWork], lane: LaneName, finish: Finish) -> None:
         """Send a batch to the engine process."""
@@ -144,7 +146,7 @@ class RemoteRunner:
     def handle_answer(self, batch: PendingBatch, answer: Message | BaseException) -> None:
         """Finish a batch with its answer or error.
 
-        If the engine process does not have the vocabulary, send it, and then the batch again.
+        If the engine process lacks the vocabulary, send the vocabulary, and then the batch again.
         """
         if isinstance(answer, ServiceError) and answer.code == UNKNOWN_DIGEST:
             batch.sending = asyncio.ensure_future(self._send_vocabulary(batch))
@@ -176,7 +178,7 @@ class RemoteRunner:
             self._check_timer = loop.call_later(CHECK_PERIOD_S, self._check_pending)
 
     def _check_pending(self) -> None:
-        """Cancel batches that no request waits for any more, or whose answer is too late."""
+        """Cancel batches for which no request waits any more, or whose answer is too late."""
         self._check_timer = None
         now = perf_counter()
         for batch in list(self._pending):
@@ -217,7 +219,7 @@ class PendingBatch:
         self.sending: asyncio.Task[None] | None = None  # Kept from being collected.
 
     def done(self) -> bool:
-        """Return False: a batch that is done is cancelled, and its call forgotten."""
+        """Return False, as the link drops the calls of batches that are done."""
         return False
 
     def cancel(self) -> None:
@@ -239,7 +241,7 @@ def _finish_soon(finish: Finish, error: Exception) -> None:
 
 
 def _make_message(works: Sequence[AnyWork], take: Take) -> Message | None:
-    """Make one message of work items; None: an id is too large for an array.
+    """Make one message from work items; None if an id is too large for an array.
 
     Args:
         works: work items of one operation.

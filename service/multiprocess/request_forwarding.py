@@ -3,9 +3,9 @@
     front end   access, limits ─► request ──link──► engine process: the same FastAPI application
                 answer or refusal ◄─── link ◄───
 
-These are requests that change or describe vocabularies, training jobs and engines, and those of the
-Open Inference Protocol, which has one set of statistics and shared memory regions for the whole
-service. docs/decisions/processes/0057 says why this is no HTTP proxy.
+These are requests that change or describe vocabularies, training jobs and engines, and requests of
+the Open Inference Protocol, whose statistics and shared memory regions are common to the whole
+service. docs/decisions/processes/0057 explains why this is not an HTTP proxy.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Forwarding:
         self.spool = Spool(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer or forward a request whose key was checked before."""
+        """Answer or forward a request; its API key has already been checked."""
         if scope["type"] != "http" or not FORWARDED.fullmatch(scope["path"]):
             await self.app(scope, receive, send)
             return
@@ -85,7 +85,7 @@ class Forwarding:
 
     @asynccontextmanager
     async def _make_message(self, scope: Scope, receive: Receive) -> AsyncIterator[Message]:
-        """Read a request's body, and make its message; a large body is in a file in the block."""
+        """Read a body and make the request's message; a file contains a large body meanwhile."""
         values = {
             "method": scope["method"],
             "path": scope["path"],
@@ -102,7 +102,7 @@ class Forwarding:
 
 
 async def answer_forwarded(app: ASGIApp, message: Message) -> Message:
-    """Answer a forwarded request in the engine process by its application."""
+    """Answer a forwarded request with the application of the engine process."""
     values = message.values
     scope: dict[str, Any] = {
         "type": "http",
@@ -151,7 +151,7 @@ def _set_request_id(scope: Scope) -> list[tuple[bytes, bytes]]:
 
 
 def _make_receive(message: Message) -> Callable[[], Awaitable[dict[str, Any]]]:
-    """Make an ASGI `receive` that gives a message's body."""
+    """Make an ASGI `receive` that returns a message's body."""
     parts = [message.arrays[0].tobytes()]
 
     async def receive() -> dict[str, Any]:

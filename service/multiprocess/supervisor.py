@@ -5,8 +5,9 @@
       └─ front-0…  HTTP, one socket of the port each (front_end.py), linked to the engine process;
                    all accept on the same Unix socket, if there is one
 
-While a front end restarts, its socket stays open here, so that connections wait instead of being
-refused. A child ends when its standard input ends, so that none outlives this process.
+While a front end restarts, its socket stays open in the supervisor, so that connections wait
+instead of being refused. A child ends when its standard input ends, so that no child outlives the
+supervisor.
 
 SIGTERM, Ctrl-C and, with TLS, SIGHUP are passed on to all children at once. Front ends drain
 first: the engine process answers them until the last one has disconnected.
@@ -57,11 +58,11 @@ class Child:
     Attributes:
         name: "engine", or "front-" and a number.
         settings: the settings of this process.
-        sockets: its listening sockets, which stay open here.
+        sockets: its listening sockets, which stay open in this process.
         restarts: the number of its restarts.
         process: the running or last process; None before the first start.
-        is_up: whether that process has reported that it listens.
-        up_line: the text that it printed behind UP at its first start.
+        is_up: whether the running process has reported that it is listening.
+        up_line: the text that it printed after UP at its first start.
     """
 
     name: str
@@ -73,7 +74,7 @@ class Child:
     up_line: asyncio.Future[str] = field(default_factory=asyncio.Future)
 
     def command(self, link: Path) -> list[str]:
-        """Make the command line that starts it."""
+        """Return the command line that starts the child."""
         arguments: dict[str, Any] = {
             "name": self.name,
             "settings": self.settings.model_dump(mode="json"),

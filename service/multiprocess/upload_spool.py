@@ -2,8 +2,8 @@
 
     front end   body ─► locked file ─► its path in a message ─► engine process reads the file
 
-The file is removed when the request is answered. If a front end is killed before, the engine
-process removes the file at its next start, when no process has its lock.
+The file is removed when the request is answered. If a front end is killed before that, the engine
+process removes the file at its next start, as no process holds its lock any more.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PIECE_BYTES = 1 << 20
 
 
 class Spool:
-    """The files of a front end's uploads of training jobs, one at a time.
+    """Writes the uploads of a front end's training jobs to files, one at a time.
 
     Args:
         settings: the limits, and the folder of the store.
@@ -41,7 +41,7 @@ class Spool:
 
     @asynccontextmanager
     async def write_body(self, receive: Receive) -> AsyncIterator[Path]:
-        """Write a body into a file, which is removed at the end of the block.
+        """Write a body to a file, which is removed at the end of the block.
 
         Raises:
             TooManyJobs: another upload is in progress.
@@ -72,7 +72,7 @@ class Spool:
 
 
 def make_file_receive(path: Path) -> Callable[[], Awaitable[dict[str, Any]]]:
-    """Make an ASGI `receive` that gives a file's content."""
+    """Make an ASGI `receive` that returns a file's content."""
     file = open(path, "rb")
 
     async def receive() -> dict[str, Any]:

@@ -29,7 +29,7 @@ INSTEAD = {
     "encode_dna_parts": LARGE_BATCHES,
     "encode_dna_parts_copied": LARGE_BATCHES,
 }
-"""What runs in place of each kernel that some cards cannot run (`families.family_on`)."""
+"""The replacement of each kernel that some cards cannot run (`families.family_on`)."""
 
 
 def check_cards() -> Iterator[Finding]:
@@ -75,7 +75,7 @@ def _describe(card: Card) -> Finding:
 
 
 def class_of(limits: DeviceLimits) -> int:
-    """Return the class of a card, in KiB of shared memory a block; 0 if it has less than any."""
+    """Return the class of a card, in KiB of shared memory per block; 0 if below all classes."""
     return max((kib for kib in CLASSES if kib << 10 <= limits.shared_bytes), default=0)
 
 
@@ -120,7 +120,7 @@ def _refused(settings: Settings, what: str, problem: str) -> Finding:
 
 
 def _cards_problem(settings: Settings) -> str:
-    """Return why the cards of the setting `gpus` stop the start; "" if they do not."""
+    """Return why the setting `gpus` prevents the start; "" if it does not."""
     from service.engines.hybrid.opening import check_gpus
 
     try:

@@ -32,7 +32,7 @@ SERVICE: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
     configuration.check_ports,
     configuration.check_tracing,
 )
-"""The checks of what the settings ask for."""
+"""The checks of what the settings require."""
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -107,7 +107,7 @@ def _check_model(settings: Settings) -> Finding:
 
 
 def check_store(settings: Settings) -> Iterator[Finding]:
-    """Check the folder or object store of uploaded vocabularies, and do not make it."""
+    """Check the folder or object store of uploaded vocabularies, without creating it."""
     folder, what = settings.store_dir, "store folder"
     if settings.store_url is not None:
         yield _check_objects(settings)
@@ -189,7 +189,7 @@ def _describe_keys(what: str, path: Path) -> Finding:
 
 
 def check_tls(settings: Settings) -> Iterator[Finding]:
-    """Check the files of the certificate, where the service speaks TLS."""
+    """Check the files of the certificate, if TLS is enabled."""
     what = "TLS"
     try:
         certificates = Certificates.from_settings(settings)
@@ -221,7 +221,7 @@ def check_unix_sockets(settings: Settings) -> Iterator[Finding]:
 def check_connections(settings: Settings) -> Iterator[Finding]:
     """Check that the files that a process may open suffice for `max_connections`.
 
-    Raises the limit of this process first, as the service does of its own.
+    Raises the limit of this process first, as the service does.
     """
     raise_file_limit()
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -246,7 +246,7 @@ def check_connections(settings: Settings) -> Iterator[Finding]:
 
 
 def check_proxies(settings: Settings) -> Iterator[Finding]:
-    """Check the addresses of proxies, where there are any."""
+    """Check the addresses of proxies, if any are set."""
     try:
         proxies = TrustedProxies(settings)
     except ValueError as error:
@@ -257,7 +257,7 @@ def check_proxies(settings: Settings) -> Iterator[Finding]:
 
 
 class Port(NamedTuple):
-    """A port of the service, and the setting that has it."""
+    """A port of the service, and the name of its setting."""
 
     what: str
     setting: str
@@ -299,7 +299,7 @@ def _check_port(settings: Settings, port: Port, other: str) -> Finding:
 
 
 def check_tracing(settings: Settings) -> Iterator[Finding]:
-    """Check that the packages of tracing are installed, where it is on."""
+    """Check that the packages for tracing are installed, if it is on."""
     if not settings.tracing:
         return
     try:

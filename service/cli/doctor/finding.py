@@ -1,4 +1,4 @@
-"""A line of `warptok doctor`: the state of a check, its result, and an advice."""
+"""Defines a result of `warptok doctor`: the state of a check, its detail and advice."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Finding:
             something, else "ok".
         detail: what was found.
         advice: what to do; "" if nothing.
-        facts: the same as `detail` for programs, where there is more than a sentence.
+        facts: the facts of `detail` as values for programs, if there are any.
     """
 
     what: str

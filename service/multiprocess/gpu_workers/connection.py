@@ -1,8 +1,8 @@
 """A connection between a process and its GPU worker, with blocking reads and writes.
 
-Frames are those of a link (link/frames.py). A thread that calls a GPU has nothing else to do, so
-it waits here itself, where a link would need an event loop between the two. Files are passed along
-with a message. Does not know what the messages mean.
+Frames have the format of a link (link/frames.py). A thread that calls a GPU blocks here until the
+answer, while a link would need an event loop in between. A message can also pass file descriptors.
+This module does not interpret messages.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Connection:
     """One end of a connection; one thread at a time uses it.
 
     Args:
-        end: its socket.
+        end: the socket.
     """
 
     def __init__(self, end: socket.socket) -> None:
@@ -39,10 +39,10 @@ class Connection:
 
         Args:
             message: the message.
-            places: the place of each of its arrays in shared memory; None: it is sent itself.
-            loan: the number of the loan of the arrays in shared memory; 0: they are no loan.
+            places: the place of each array in shared memory; None: the message contains the array.
+            loan: the number of the loan of the arrays in shared memory; 0: they are not lent.
             released: the numbers of the peer's loans that are released.
-            files: descriptors of files that the peer gets as well.
+            files: file descriptors to pass to the peer.
 
         Raises:
             OSError: the peer has ended.
@@ -56,7 +56,7 @@ class Connection:
             self._socket.sendall(piece)
 
     def receive(self) -> tuple[Frame, list[int]]:
-        """Wait for a frame; return it, without its arrays, and the files that came with it.
+        """Wait for a frame; return it without its arrays, and the received file descriptors.
 
         Raises:
             EOFError: the peer has ended.
@@ -87,12 +87,12 @@ class Connection:
             buffer = buffer[size:]
 
     def shut(self) -> None:
-        """End the connection for the threads of both ends that use it; they get an error."""
+        """Shut the connection down; threads that use it on either end get an error."""
         try:
             self._socket.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass  # It has ended.
 
     def close(self) -> None:
-        """Close the connection, which no thread uses any more."""
+        """Close the connection; no thread may be using it."""
         self._socket.close()

@@ -34,11 +34,11 @@ ERRORS: dict[str, type[Exception]] = {
         ValueError,
     )
 }
-"""The errors of a GPU engine that keep their class; others become a RuntimeError."""
+"""The error classes of a GPU engine that are sent by name; other errors become a RuntimeError."""
 
 
 def make_encoded_message(encoded: Encoded) -> Message:
-    """Make the message of the ids of a batch, as `link.batch_messages.read_encoded` reads it."""
+    """Make the message of a batch's ids, for `link.batch_messages.read_encoded`."""
     values: dict[str, Any] = {"engine": encoded.engine, "errors": write_errors(encoded.errors)}
     values["has_spans"] = encoded.spans is not None
     arrays = [encoded.ids, encoded.offsets]
@@ -60,7 +60,7 @@ def read_errors(values: dict[str, Any]) -> dict[int, RowError]:
 
 
 def make_error_message(error: BaseException) -> Message:
-    """Make the message of an error; one that loses the CUDA context becomes a DeviceLost."""
+    """Make the message of an error; an error that loses the CUDA context becomes DeviceLost."""
     if lost := find_lost_context(error):
         return Message(ERROR, {"kind": DeviceLost.__name__, "message": f"its context: {lost}"})
     values: dict[str, Any] = {"kind": type(error).__name__, "message": str(error)}
@@ -70,7 +70,7 @@ def make_error_message(error: BaseException) -> Message:
 
 
 def read_error(values: dict[str, Any]) -> Exception:
-    """Read the error that a worker has raised."""
+    """Convert a message to the error that a worker raised."""
     if "row" in values:
         return DescendingOffsets(*values["row"])
     kind, message = values["kind"], values["message"]

@@ -1,4 +1,4 @@
-"""Opens the GPUs of a service: one in this process, or several, each in a worker of its own."""
+"""Opens the GPUs of a service: one GPU in this process, or several in one worker each."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def open_gpus(settings: Settings, memory: LinkMemory | None = None) -> OpenedGpu
 
     Args:
         settings: the settings of the service.
-        memory: the memory of this process that front ends read; None: there are none.
+        memory: the memory of this process that front ends read; None: no front ends.
 
     Raises:
         DeviceUnavailable: there is no device that can be used, or CuPy is not installed.
@@ -55,18 +55,18 @@ def open_workers(
     memory: LinkMemory | None = None,
     command: Sequence[str] = WORKER,
 ) -> OpenedGpus:
-    """Open each of several devices in a worker; one that fails is left out.
+    """Open each of several devices in a worker; skip devices that fail.
 
-    The first compiles the kernels alone; the others then find them on disk.
+    The first worker compiles the kernels alone; the others then find them on disk.
 
     Args:
         settings: the settings of the service.
         devices: the value of CUDA_VISIBLE_DEVICES for each device, by its number.
-        memory: the memory of this process that front ends read; None: there are none.
+        memory: the memory of this process that front ends read; None: no front ends.
         command: the program of a worker.
 
     Raises:
-        DeviceUnavailable: none can be used.
+        DeviceUnavailable: no device can be used.
     """
     mapped = LinkMemory() if memory is None else memory
     shared = WorkerMemory(mapped)
@@ -127,9 +127,9 @@ class _Opening:
         memory: the memory of all workers.
 
     Attributes:
-        gpu: the GPU.
+        gpu: the GPU in its worker.
         is_open: whether its worker has opened the device.
-        error: why it cannot be used.
+        error: why the GPU cannot be used, if it cannot.
     """
 
     gpu: RemoteGpu
@@ -150,7 +150,7 @@ class _Opening:
         self._future = self._threads.submit(self.gpu.open)
 
     def wait(self) -> None:
-        """Wait until the device is open, or has failed; kill a worker that hangs."""
+        """Wait until the device is open or has failed; kill the worker if it hangs."""
         assert self._future is not None
         try:
             self._future.result(PATIENCE_S)
@@ -162,6 +162,6 @@ class _Opening:
             self._threads.close()
 
     def make_member(self) -> Member:
-        """Make the GPU one of several."""
+        """Make the `Member` of this GPU."""
         label = f"{self.gpu.description['name']} #{self.number}"
         return Member(self.gpu, self.number, label, self._threads, process=self.gpu)

@@ -1,7 +1,7 @@
-"""The memory of the parent in its GPU worker: mapped, and page-locked in blocks.
+"""Maps the memory of the parent in its GPU worker, and page-locks blocks of it.
 
-Blocks for texts are page-locked when the parent says so. Blocks for ids are lent by the parent when
-the engine's pool of pinned memory requests them; the pool page-locks them.
+Blocks for texts are page-locked when the parent requests it. Blocks for ids are lent by the parent
+when the engine's pool of pinned memory requests them; the pool page-locks them.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class ParentMemory:
         self._thread = threading.local()
 
     def connect_thread(self, connection: Connection) -> None:
-        """Let this thread get blocks for ids over its connection."""
+        """Set the connection through which this thread requests blocks for ids."""
         self._thread.connection = connection
 
     def take(self, num_bytes: int) -> Bytes:
-        """Get a block of the parent's memory for ids; it is released when it is garbage.
+        """Borrow a block of the parent's memory for ids; it is released when nothing refers to it.
 
-        Without a connection, or where the parent has no room, it is memory of this process.
+        Without a connection, or if the parent has no free memory, allocate memory of this process.
         """
         connection: Connection | None = getattr(self._thread, "connection", None)
         if connection is not None and num_bytes >= MIN_SHARED_BYTES:
@@ -66,7 +66,7 @@ class ParentMemory:
         return [self._freed.popleft() for _ in range(len(self._freed))]
 
     def pin(self, device: Device, offset: int, num_bytes: int) -> None:
-        """Page-lock a block for texts; where that fails, its texts are copied instead."""
+        """Page-lock a block for texts; if that fails, its texts are copied instead."""
         try:
             device.pin(self._address + offset, num_bytes)
             self._pinned.add(offset)
@@ -82,21 +82,21 @@ class ParentMemory:
             device.unpin(self._address + offset)
 
     def find_offset(self, array: NDArray[Any]) -> int | None:
-        """Find the offset of a large array; None: it is elsewhere, or small."""
+        """Return the offset of a large array; None if it is elsewhere, or small."""
         if array.nbytes < MIN_SHARED_BYTES:
             return None
         offset = int(array.__array_interface__["data"][0]) - self._address
         return offset if 0 <= offset < len(self._all) else None
 
     def array(self, offset: int, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
-        """Make an array of the memory, which the parent keeps during the call."""
+        """Make an array in the parent's memory; the parent keeps it allocated during the call."""
         return np.asarray(_Placed(self._all, self._address + offset, dtype, shape))
 
 
 def array_in_region(
     region: SharedMemory, offset: int, dtype: str, shape: tuple[int, ...]
 ) -> NDArray[Any]:
-    """Make an array of a region of the host, which is kept."""
+    """Make an array in a region of host memory; it keeps the region open."""
     return np.asarray(_Placed(region, region.address + offset, dtype, shape))
 
 

@@ -1,9 +1,8 @@
-"""Shared memory of clients and front ends, which each GPU worker opens itself.
+"""Manages shared memory of clients and front ends, which each GPU worker opens itself.
 
-This process keeps the data by which a worker opens a region: the file, or the device memory's
-    handle.
-So a worker opens it when it first needs it, also after it was started again. Texts and ids never
-pass through this process.
+This process stores what a worker needs to open a region: the file, or the handle of the device
+memory. So a worker opens a region when it first needs it, and again after a restart. Texts and ids
+never pass through this process.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ Bytes = NDArray[np.uint8]
 
 
 class HostRegion(Region):
-    """A range of a file in memory: a `SharedMemory` that all GPUs access.
+    """A range of a memory file: a `SharedMemory` that all GPUs access.
 
     Args:
         memory: the memory of all workers.
@@ -32,13 +31,13 @@ class HostRegion(Region):
         num_bytes: the length of the range.
 
     Attributes:
-        number: its number in messages to workers.
-        file: a descriptor of the file of its own.
-        address: its first byte in this process, which only reads what front ends have written
-            there. A client may truncate its file, so its regions are read through the file.
+        number: the number of the region in messages to workers.
+        file: a duplicate of the file descriptor.
+        address: the first byte in this process, for reading what front ends have written. Regions
+            of clients are read through the file instead, because a client may truncate it.
 
     Raises:
-        ValueError: the file is shorter.
+        ValueError: the range reaches beyond the end of the file.
     """
 
     on_device = False
@@ -60,7 +59,7 @@ class HostRegion(Region):
         """Fill `out` with the bytes from `offset` on, read from the file.
 
         Raises:
-            IndexError: the file has been truncated meanwhile.
+            IndexError: the file was truncated in the meantime.
         """
         check_bounds(self, offset, len(out))
         size = os.preadv(self.file, [out.data], self.offset + offset) if len(out) else 0
@@ -77,7 +76,7 @@ class RegionOwner(Protocol):
 
     @property
     def device(self) -> object:
-        """The object that owns its regions' device memory."""
+        """The object that represents the owner of the regions' device memory."""
 
     def read_region(self, region: DeviceRegion, offset: int, out: Bytes) -> None:
         """Copy bytes of a region to `out`."""
@@ -93,10 +92,10 @@ class DeviceRegion(Region):
         gpu: the GPU that has the memory.
         memory: the memory of all workers.
         handle: cudaIpcMemHandle_t as bytes.
-        num_bytes: the bytes that may be accessed.
+        num_bytes: the number of bytes that may be accessed.
 
     Attributes:
-        number: its number in messages to workers.
+        number: the number of the region in messages to workers.
     """
 
     on_device = True

@@ -1,7 +1,7 @@
-"""A GPU in a worker process: each method of a GpuEngine is a call to the worker.
+"""Represents a GPU in a worker process: each method of a GpuEngine calls the worker.
 
-Counts and sizes of memory are those of the last `refresh`, so that nobody waits for a device that
-hangs in order to read them.
+Counts and memory sizes are those of the last `refresh`, so that reading them never waits for a
+hanging device.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class RemoteGpu:
     """A `service.engines.hybrid.gpu_selftest.Gpu` whose device belongs to a worker process.
 
     Args:
-        start: starts a worker, at once and after each that has ended.
+        start: starts a worker; called by the constructor and by `restart`.
         memory: the memory of all workers.
 
     Attributes:
@@ -102,7 +102,7 @@ class RemoteGpu:
         self.refresh()
 
     def restart(self) -> None:
-        """Start a worker in place of one that has ended; it has no vocabularies.
+        """Start a worker that replaces an ended one; it has no vocabularies yet.
 
         Raises:
             Exception: the device cannot be used.
@@ -124,11 +124,11 @@ class RemoteGpu:
             raise DeviceLost("the service is being stopped")
 
     def kill(self) -> None:
-        """Kill the worker; the threads that wait for it get a DeviceLost."""
+        """Kill the worker; the threads that wait for it get a DeviceLost error."""
         self._process.kill()
 
     def refresh(self) -> None:
-        """Read the worker's counts and sizes of memory; the call also sends pending changes."""
+        """Read the worker's counts and memory sizes; the call also sends pending changes."""
         values = self._process.call(Message("refresh")).values
         self._sizes = values["memory"]
         self._page_locked_bytes = values["page_locked"]
@@ -150,7 +150,7 @@ class RemoteGpu:
         return num_bytes
 
     def unload(self, digest: str) -> None:
-        """Forget a vocabulary; calls that are running on it still finish."""
+        """Unload a vocabulary; calls that are using it still finish."""
         self._process.call(Message("unload", {"digest": digest}))
 
     def is_resident(self, digest: str) -> bool:
@@ -172,7 +172,7 @@ class RemoteGpu:
         return answer.arrays[0], read_errors(answer.values)
 
     def _call_on_texts(self, operation: str, vocabulary: Vocabulary, batch: Batch) -> Message:
-        """Join the texts in memory that the worker reads, and run a call on them."""
+        """Copy the texts to memory that the worker reads, joined, and run a call on them."""
         memory = self._memory
         with Joining(batch, memory.host_memory, memory.copies):
             pass
@@ -194,7 +194,7 @@ class RemoteGpu:
     # Memory.
 
     def host_memory(self, num_bytes: int) -> Bytes | None:
-        """Allocate memory for texts that all workers page-lock; None: none is free."""
+        """Allocate memory for texts that all workers page-lock; None if none is free."""
         return self._memory.host_memory(num_bytes)
 
     def open_shared(self, handle: bytes, num_bytes: int) -> DeviceRegion:
@@ -204,7 +204,7 @@ class RemoteGpu:
         return region
 
     def open_regions(self) -> None:
-        """Let the worker page-lock the regions of the host, which may take seconds.
+        """Let the worker page-lock the regions of host memory, which may take seconds.
 
         A region that fails is tried again when a batch needs it.
         """
@@ -263,12 +263,12 @@ class RemoteGpu:
             return process.call(message)
 
     def memory(self) -> dict[str, int]:
-        """Return the bytes of the device by their purpose."""
+        """Return the bytes of the device by purpose."""
         return dict(self._sizes)
 
     @property
     def page_locked_bytes(self) -> int:
-        """The host memory that is page-locked for the device."""
+        """The bytes of host memory that are page-locked for the device."""
         return self._page_locked_bytes
 
 

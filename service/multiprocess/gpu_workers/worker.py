@@ -3,8 +3,9 @@
     main connection     opened; then new connections, and the end
     other connections   a thread each: receive a call, compute it, send the answer
 
-Its argument is a JSON object. It sees no device but its own (CUDA_VISIBLE_DEVICES). When the parent
-has ended, it ends at once; when the CUDA context is lost, after the answer that says so.
+Its argument is a JSON object. It sees only its own device (CUDA_VISIBLE_DEVICES). It exits
+immediately when the parent has ended; when the CUDA context is lost, it first reports this to the
+parent.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ memory that may be used, and what allocates memory for ids."""
 
 
 def main(argument: str, open_gpu: OpenOwnGpu) -> int:
-    """Run the worker until its parent ends it; return the exit code."""
+    """Run the worker until the parent ends it; return the exit code."""
     values: dict[str, Any] = json.loads(argument)
     for number in (signal.SIGINT, signal.SIGTERM):  # The parent drains first, and then ends it.
         signal.signal(number, signal.SIG_IGN)
@@ -67,7 +68,7 @@ def main(argument: str, open_gpu: OpenOwnGpu) -> int:
 
 
 def open_own_gpu(number: int, memory_share: float, take: Take) -> OwnGpu:
-    """Open the CUDA device of this process, and stay on the cores near it."""
+    """Open the CUDA device of this process, and pin the process to the cores near it."""
     device = CudaDevice()
     if cores := device.near_cores:
         with suppress(OSError):
@@ -84,7 +85,7 @@ def _end_with_parent(end: socket.socket) -> None:
 
 
 def _accept(main: Connection, server: WorkerServer) -> None:
-    """Start a thread for each connection of the parent, until it says that this is the end."""
+    """Start a thread for each connection of the parent, until the parent ends the worker."""
     while True:
         frame, files = main.receive()
         if frame.message.kind == CLOSE:

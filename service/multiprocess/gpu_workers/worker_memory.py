@@ -1,4 +1,4 @@
-"""Memory that a process and all its GPU workers map.
+"""Manages memory that a process and all its GPU workers map.
 
     texts   in blocks that every worker page-locks ──► its device reads them in place
     ids     in blocks that a worker has requested ───► front ends read them in place, too
@@ -28,7 +28,7 @@ TEXT_BYTES = 1 << 30  # The most page-locked bytes of texts.
 
 
 class MappedRegion(Protocol):
-    """A region of the host that workers map, too: its number, and where it is mapped here."""
+    """A region of host memory that workers also map: its number, and its place in this process."""
 
     number: int
     address: int
@@ -36,27 +36,27 @@ class MappedRegion(Protocol):
 
 
 class MappingWorker(Protocol):
-    """A worker that applies changes of memory before its next call."""
+    """A worker, which applies changes of memory before its next call."""
 
     def pin(self, offset: int, num_bytes: int) -> None:
         """Page-lock a block."""
 
     def unpin(self, offset: int, block: Bytes) -> None:
-        """End the page lock of a block, which is kept until then."""
+        """End the page lock of a block, which is not reused until then."""
 
     def close_region(self, number: int) -> None:
         """Close a region."""
 
 
 class PlacedArray(NamedTuple):
-    """An array, and its place in memory that workers map; None: messages contain the array."""
+    """An array, and its place in memory that workers map; None: the message contains the array."""
 
     array: NDArray[Any]
     place: Place | None
 
 
 class WorkerMemory:
-    """The memory of a process that its GPU workers map; every method is thread-safe.
+    """The memory of a process that its GPU workers map; it is thread-safe.
 
     Args:
         file: the memory.
@@ -78,7 +78,7 @@ class WorkerMemory:
         self._regions: list[MappedRegion] = []
 
     def host_memory(self, num_bytes: int) -> Bytes | None:
-        """Lend uint8[num_bytes] for texts; None: none is free."""
+        """Lend uint8[num_bytes] for texts; None if none is free."""
         block = self.texts.take(num_bytes)
         return None if block is None else block[:num_bytes]
 
@@ -86,7 +86,7 @@ class WorkerMemory:
         """Allocate a block for texts, which workers page-lock before their next calls.
 
         Raises:
-            OutOfMemory: the file has no room.
+            OutOfMemory: the file has no free space.
         """
         block = self.file.take(num_bytes)[:num_bytes]
         offset = self.file.find_offset(block)
@@ -99,7 +99,7 @@ class WorkerMemory:
         return block
 
     def free_pinned(self, memory: Bytes) -> None:
-        """Free a block, once no worker has it page-locked any more."""
+        """Free a block once no worker has it page-locked any more."""
         offset = self.file.find_offset(memory)
         assert offset is not None
         with self._lock:
@@ -115,33 +115,33 @@ class WorkerMemory:
                 worker.pin(offset, len(block))
 
     def remove_worker(self, worker: MappingWorker) -> None:
-        """Forget a worker that has ended."""
+        """Remove a worker that has ended."""
         with self._lock:
             if worker in self._workers:
                 self._workers.remove(worker)
 
     def new_region_number(self) -> int:
-        """Return a number for a region that no other one ever has."""
+        """Return a number for a region; numbers are never reused."""
         return next(self._numbers)
 
     def add_region(self, region: MappedRegion) -> None:
-        """Note a region of the host, so that arrays in it are found."""
+        """Add a region of host memory, so that arrays in it are found."""
         with self._lock:
             self._regions = [*self._regions, region]
 
     def list_regions(self) -> list[MappedRegion]:
-        """List the regions of the host."""
+        """List the regions of host memory."""
         return self._regions
 
     def remove_region(self, region_number: int) -> None:
-        """Let all workers close a region that nothing uses any more."""
+        """Let all workers close a region that is not used any more."""
         with self._lock:
             self._regions = [each for each in self._regions if each.number != region_number]
             for worker in self._workers:
                 worker.close_region(region_number)
 
     def place(self, array: NDArray[Any]) -> PlacedArray:
-        """Find an array in memory that workers map, or copy it there; a small one is sent."""
+        """Find an array in memory that workers map, or copy it there; small ones are sent."""
         array = np.ascontiguousarray(array)
         if array.nbytes < MIN_SHARED_BYTES:
             return PlacedArray(array, None)

@@ -3,9 +3,8 @@
     a call      takes an idle connection, or makes one ──► a thread of the worker computes it
     meanwhile   the worker may request memory for ids; the waiting thread answers
 
-Messages to the worker also list the changes since the last message: blocks to page-lock, regions
-to close, and loans whose arrays nobody refers to any more. A worker that has ended is not used
-again.
+Messages to the worker also list the changes since the last message: blocks to page-lock, regions to
+close, and loans whose arrays are no longer referenced. A worker that has ended is not reused.
 """
 
 from __future__ import annotations
@@ -47,11 +46,11 @@ CLOSE_S = 30.0  # The longest wait for the end of a process that closes its devi
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _PinChange:
-    """A block for texts that a worker has to page-lock, or whose page lock it has to end.
+    """A request to a worker to page-lock a block for texts, or to end its page lock.
 
     Attributes:
-        offset, num_bytes: its place in the memory of the parent.
-        unpinned: the block, which is kept until its page lock has ended; None: page-lock it.
+        offset, num_bytes: the place of the block in the memory of the parent.
+        unpinned: the block whose page lock must end, kept until it has; None: page-lock the block.
     """
 
     offset: int
@@ -60,13 +59,13 @@ class _PinChange:
 
 
 class WorkerProcess:
-    """A running worker; every method is thread-safe.
+    """A running worker; it is thread-safe.
 
     Args:
         command: the program and its first arguments.
         arguments: the arguments of the program, as JSON.
-        environment: its environment.
-        memory: the memory that it maps.
+        environment: the environment of the process.
+        memory: the memory that the process maps.
 
     Attributes:
         residents: the digests of the vocabularies on the device.
@@ -116,19 +115,19 @@ class WorkerProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can be called."""
+        """Return whether the worker can be called."""
         return not self._is_lost and self._process.poll() is None
 
     @property
     def has_ended(self) -> bool:
-        """Whether the process has ended, so that its device does not write any more."""
+        """Return whether the process has ended, so that its device no longer writes to memory."""
         return self._process.poll() is not None
 
     def wait_until_open(self) -> dict[str, Any]:
         """Wait until the device is open, and return its description.
 
         Raises:
-            DeviceLost: the process ended before.
+            DeviceLost: the process ended before the device was open.
             Exception: the device cannot be used.
         """
         try:
@@ -164,7 +163,7 @@ class WorkerProcess:
         """Let the worker open a region that it has not opened yet.
 
         Raises:
-            Exception: the device cannot open it, or the worker has ended.
+            Exception: the device cannot open the region, or the worker has ended.
         """
         if region.number in self._open_regions:
             return
@@ -182,7 +181,7 @@ class WorkerProcess:
                 self._open_regions.add(region.number)
 
     def call(self, message: Message, *, files: Sequence[int] = ()) -> Message:
-        """Call the worker and return its answer, whose arrays are lent by the worker.
+        """Call the worker and return its answer; the worker lends the arrays of the answer.
 
         Raises:
             DeviceLost: the worker ended before the answer.
@@ -223,9 +222,9 @@ class WorkerProcess:
 
     @contextmanager
     def _sent_changes(self, message: Message) -> Iterator[None]:
-        """Add the changes since the last message to a message; they hold when its answer has come.
+        """Add the changes since the last message to a message; its answer confirms them.
 
-        One message at a time has changes, so that they are made in their order.
+        Only one message at a time has changes, so that they are applied in order.
         """
         with self._lock:
             changes: list[_PinChange] = []
@@ -270,7 +269,7 @@ class WorkerProcess:
         return Message(TAKEN, {"block": number, "offset": offset})
 
     def _note(self, frame: Frame) -> None:
-        """Note which vocabularies are on the device, and which blocks the worker has released."""
+        """Update which vocabularies are on the device, and which blocks the worker has released."""
         values = frame.message.values
         for number in values.get("freed", ()):
             self._blocks.pop(number, None)
@@ -292,13 +291,13 @@ class WorkerProcess:
         return np.asarray(_Borrowed(self._memory.file.address + offset, dtype, shape, loan))
 
     def kill(self) -> None:
-        """Kill the process; the threads that wait for it get a DeviceLost."""
+        """Kill the process; the threads that wait for it get a DeviceLost error."""
         self._process.kill()
 
     def _lose(self) -> DeviceLost:
         """Kill the process, wait for its end, and return the error for its callers.
 
-        Only then may its memory be used again, as its device does not write any more.
+        Its memory may only be reused after that, when the device no longer writes to it.
         """
         with self._lock:
             self._is_lost = True
@@ -315,7 +314,7 @@ class WorkerProcess:
         return DeviceLost(f"its process has ended {_describe(code)}")
 
     def close(self) -> None:
-        """End the process once its device is closed; kill it if that takes too long."""
+        """Close the device and end the process; kill it if that takes too long."""
         if self.is_alive:
             with suppress(OSError), self._calling_main:
                 self._main.send(Message(CLOSE))
@@ -344,12 +343,12 @@ class _Borrowed:
 
 
 def _release(released: deque[int], number: int, blocks: dict[int, Bytes]) -> None:
-    """Note a released loan; `blocks` keeps the memory of its arrays, also if the worker ends."""
+    """Record a released loan; `blocks` keeps the memory of its arrays even if the worker ends."""
     released.append(number)
 
 
 def _describe(code: int) -> str:
-    """Describe how a process has ended."""
+    """Describe how a process ended."""
     if code < 0:
         with suppress(ValueError):
             return f"by {signal.Signals(-code).name}"

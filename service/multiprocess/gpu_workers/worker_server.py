@@ -1,4 +1,4 @@
-"""Answers the calls of the parent in a GPU worker, each connection on a thread of its own."""
+"""Answers the calls of the parent in a GPU worker, with one thread per connection."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ class OwnGpu(NamedTuple):
 
 
 class PlacedAnswer(NamedTuple):
-    """An answer, and the places of its arrays in the parent's memory; None: they are sent."""
+    """An answer, and the place of each array in the parent's memory; None: the array is sent."""
 
     message: Message
     places: list[Place | None]
 
 
 class WorkerServer:
-    """Answers calls; every method is thread-safe.
+    """Answers calls; it is thread-safe.
 
     Args:
         gpu: the GPU.
@@ -128,7 +128,7 @@ class WorkerServer:
         self._send(connection, answer)
 
     def _end_lost(self, connection: Connection, lost: str) -> None:
-        """Report that the device is lost, and end the process; the parent starts another one."""
+        """Report that the device is lost, and end the process; the parent starts a new one."""
         logger.critical("the CUDA context is lost by %s; the worker ends", lost)
         connection.send(make_error_message(DeviceLost(f"its context is lost by {lost}")))
         logging.shutdown()
@@ -143,7 +143,7 @@ class WorkerServer:
         return self._calls[message.kind](message, files)
 
     def _change(self, values: dict[str, Any]) -> None:
-        """Make the changes of memory that came with a call."""
+        """Apply the changes of memory that came with a call."""
         for offset, num_bytes, is_pinned in values.get("pinned", ()):
             if is_pinned:
                 self._memory.pin(self._device, offset, num_bytes)
@@ -162,7 +162,7 @@ class WorkerServer:
         return array_in_region(self._regions[number], offset, dtype, shape)
 
     def _place(self, message: Message) -> PlacedAnswer:
-        """Put large arrays of an answer into the parent's memory, unless they are there."""
+        """Copy large arrays of an answer to the parent's memory, unless they are already there."""
         places: list[Place | None] = []
         for i, array in enumerate(message.arrays):
             placed = np.ascontiguousarray(array)
@@ -190,7 +190,7 @@ class WorkerServer:
         connection.send(message, places, loan=loan)
 
     def _add_residents(self, message: Message) -> None:
-        """Report which vocabularies are on the device, if that has changed; forget the others."""
+        """Report which vocabularies are on the device, if this has changed; drop all others."""
         with self._lock:
             residents = [each for each in self._vocabularies if self._gpu.is_resident(each)]
             if residents == self._residents:
@@ -203,7 +203,7 @@ class WorkerServer:
         """Find a vocabulary by its digest.
 
         Raises:
-            NotCovered: it was evicted since the parent chose this GPU.
+            NotCovered: the vocabulary was evicted after the parent chose this GPU.
         """
         vocabulary = self._vocabularies.get(digest)
         if vocabulary is None:

@@ -1,7 +1,7 @@
 """Converts batches and their results to messages of a link, and back.
 
-Strings are sent as their joined UTF-8 and their lengths in characters, so that the peer decodes
-only once and then slices. Joined bytes and rows of ids are sent as they are.
+Strings are sent as joined UTF-8 with the lengths in characters, so that the peer decodes once and
+then slices. Joined bytes and rows of ids are sent unchanged.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def make_texts_message(operation: str, digest: str, batch: Batch) -> Message:
 def _number_options(
     options: EncodeOptions | Any,
 ) -> tuple[list[tuple[Any, ...]], NDArray[np.int32] | None]:
-    """List the different options, and the number of each row's; None: all rows have the same."""
+    """List the distinct options, and the number of each row's options; None if all are the same."""
     if isinstance(options, EncodeOptions):
         return [get_values(options)], None
     kinds: dict[EncodeOptions, int] = {}
@@ -98,12 +98,12 @@ def read_work(message: Message, vocabulary: Vocabulary) -> AnyWork:
 
 @lru_cache(256)
 def make_options(*values: Any) -> EncodeOptions:
-    """Make options; the same values give the same object, so that front ends' batches share it."""
+    """Make options; equal values return the same object, so that batches of front ends share it."""
     return EncodeOptions(*values)
 
 
 def make_result_message(result: AnyResult) -> Message:
-    """Make the message of one work item's rows of a batch, numbered from 0."""
+    """Make the message of the rows of one work item, numbered from 0."""
     errors = [
         [row, error.code, error.message, error.where] for row, error in result.row_errors().items()
     ]

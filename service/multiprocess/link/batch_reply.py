@@ -3,8 +3,8 @@
     link ─► batch ─► batcher ─► result ─► message ─┬──────────────────────────────────────► link
                                                    └► copy large arrays to shared memory ─► link
 
-The batcher completes the reply directly, without a future, a task or another tick of the loop, as a
-batch of small requests takes only some tens of microseconds in all.
+The batcher completes the reply directly, without a future, a task or another tick of the loop,
+because a batch of small requests takes only tens of microseconds in total.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class BatchReply:
 
     Args:
         reply: the reply to the front end.
-        copy_large: copies large arrays of a message to shared memory; returns None if there are
-            none to copy.
+        copy_large: copies large arrays of a message to shared memory; returns None if none needs to
+            be copied.
     """
 
     __slots__ = ("_copy_large", "_has_result", "_reply")

@@ -1,8 +1,9 @@
 """Sends and receives messages between a front end and the engine process, over a Unix socket.
 
 Either end makes calls, which get one answer each, and notifications, which get none. Small arrays
-are sent within the message (frames.py). Large ones are in memory that the peer has mapped
-(shared_memory.py), and only their offsets are sent. Knows neither HTTP nor what the messages mean.
+are sent within the message (frames.py). Large arrays are in memory that the peer has mapped
+(shared_memory.py), and only their offsets are sent. This module does not depend on HTTP, and does
+not interpret messages.
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ NO_CALL = NO_LOAN = 0
 EXPECTED: dict[str, type[ServiceError]] = {
     kind.code: kind for kind in (QueueFull, Draining, NotReady, DeadlinePassed)
 }
-"""The refusals that keep their class over a link; others become a ServiceError."""
+"""The errors whose class is restored at the peer; other errors become a ServiceError."""
 
 Handle = Callable[["Link", Message, "Reply"], object]
-"""Handles a message of the peer, and completes the reply at once or later. The reply to a
+"""Handles a message of the peer, and completes the reply immediately or later. The reply to a
 notification is sent nowhere."""
 
 
@@ -56,12 +57,12 @@ class Link(asyncio.BufferedProtocol):
     Args:
         handle: handles the messages of the peer.
         on_lost: called once, when the connection has ended.
-        memory: the memory of this process that the peer may read; None: all data are sent.
+        memory: the memory of this process that the peer may read; None: messages contain all data.
 
     Attributes:
-        handshake: done when the peer has mapped the memory, its first answer. Before that the
-            connection may still wait in the queue of a listening socket.
-        peer_memory: the memory of the peer; None: it has none, or cannot be mapped.
+        handshake: a future that is done when the peer has answered that it mapped the memory.
+            Before that the connection may still wait in the queue of a listening socket.
+        peer_memory: the memory of the peer; None if it has none, or if mapping failed.
     """
 
     def __init__(
@@ -87,16 +88,16 @@ class Link(asyncio.BufferedProtocol):
 
     @property
     def is_up(self) -> bool:
-        """Whether the connection is up."""
+        """Return whether the connection is up."""
         return self._transport is not None
 
     @property
     def num_replies(self) -> int:
-        """The number of calls of the peer that are not answered yet."""
+        """The number of the peer's calls that are not answered yet."""
         return len(self._replies)
 
     def call(self, message: Message) -> asyncio.Future[Message]:
-        """Call the peer; the future gets the answer, and cancelling it cancels the call.
+        """Call the peer; return a future for the answer. Cancelling it cancels the call.
 
         Raises (in the future):
             ServiceError: the peer refused.
@@ -115,7 +116,7 @@ class Link(asyncio.BufferedProtocol):
             self.cancel_call(number)
 
     def start_call(self, message: Message, completion: Completion[Message]) -> int:
-        """Call the peer; `completion` is completed as soon as the answer comes.
+        """Call the peer; `completion` receives the answer as soon as it arrives.
 
         Raises:
             EngineLost: the connection has ended.
@@ -131,7 +132,7 @@ class Link(asyncio.BufferedProtocol):
         return number
 
     def cancel_call(self, number: int) -> None:
-        """Cancel a call; do nothing if it is answered already."""
+        """Cancel a call; do nothing if it is already answered."""
         if self._calls.pop(number, None) is not None and self._transport is not None:
             self._send(number, Message(CANCEL))
 
@@ -193,7 +194,7 @@ class Link(asyncio.BufferedProtocol):
         return Message(ANSWER, {"is_mapped": self.peer_memory is not None})
 
     def _make_loan(self, number: int) -> Loan:
-        """Make the loan that borrowed arrays refer to; its release is sent when it is garbage."""
+        """Make the loan to which borrowed arrays refer; it is released when none refers to it."""
         loop, loop_thread = asyncio.get_running_loop(), threading.get_ident()
 
         def release() -> None:
@@ -255,7 +256,7 @@ class Link(asyncio.BufferedProtocol):
         (self._small if self._large is None else self._large)[: len(rest)] = rest
 
     def _receive(self, content: bytearray) -> None:
-        """Receive a complete frame; arrays within it are views of it."""
+        """Process a complete frame; arrays within it are views of the frame."""
         frame = Frame.of(content)
         for each in frame.released:
             self._loans.pop(each, None)
@@ -297,7 +298,7 @@ class Link(asyncio.BufferedProtocol):
             completion.set_exception(_read_refusal(message.values))
 
     def send_reply(self, number: int, message: Message | None) -> None:
-        """Send the answer to a call of the peer; None: the call is cancelled."""
+        """Send the answer to a call of the peer, or None if the call is cancelled."""
         self._replies.pop(number, None)
         if message is not None and number != NO_CALL and self._transport is not None:
             self._send(number, message)
@@ -315,7 +316,7 @@ class Reply:
         self._task: asyncio.Future[Message] | None = None
 
     def done(self) -> bool:
-        """Return whether it is sent or cancelled."""
+        """Return whether the reply is sent or cancelled."""
         return self._is_done
 
     def _end(self, message: Message | None) -> None:
@@ -332,7 +333,7 @@ class Reply:
         self._end(Message(REFUSAL, _write_refusal(as_service_error(cast(Exception, error)))))
 
     def cancel(self) -> None:
-        """End without an answer, and cancel the task that makes it."""
+        """Cancel the reply and the task that computes it; send no answer."""
         self._end(None)
         if self._task is not None:
             self._task.cancel()

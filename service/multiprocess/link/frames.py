@@ -2,7 +2,7 @@
 
     frame   head length u64 │ body length u64 │ head: JSON, padded to 8 │ body: arrays, each padded
 
-Knows neither sockets nor what the messages mean.
+This module does not depend on sockets, and does not interpret messages.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SIZES = struct.Struct("<QQ")
 ALIGNMENT = 8
 MAX_JOINED_BYTES = 1 << 16  # Frames with larger bodies are written in several pieces.
 Place = int | Sequence[int]
-"""Where an array is in shared memory: an offset, or the number of a memory and the offset there."""
+"""An array's place in shared memory: an offset, or the number of a memory and an offset in it."""
 
 
 @dataclass(slots=True)
@@ -30,7 +30,7 @@ class Message:
 
     Attributes:
         kind: the name of the call or notification.
-        values: values that can be written as JSON.
+        values: values that can be encoded as JSON.
         arrays: arrays of any shapes and numeric dtypes.
     """
 
@@ -50,7 +50,7 @@ def pack(
 
     Args:
         message: the message.
-        number: the number of the call that it makes, answers or cancels.
+        number: the number of the call that the message makes, answers or cancels.
         offsets: the place of each array in shared memory; None: the frame contains the array.
         loan: the number of the loan of these arrays.
         released: the numbers of the peer's loans that are released.
@@ -103,7 +103,7 @@ class Frame:
         return cls(content, Message(kind, values), number, shapes, loan, released)
 
     def read_arrays(self, borrow: Callable[[Any, str, tuple[int, ...]], NDArray[Any]]) -> None:
-        """Add the arrays to the message: views of the frame, or `borrow`'s for shared memory."""
+        """Add the arrays to the message: views of the frame, or results of `borrow`."""
         head_bytes, _ = SIZES.unpack_from(self.content)
         place = SIZES.size + head_bytes
         for dtype, shape, offset in self.shapes:

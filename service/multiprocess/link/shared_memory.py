@@ -1,4 +1,4 @@
-"""Memory of a process that the peer at the other end of its link reads in place.
+"""Manages memory of a process that the peer of a link reads in place.
 
     this process: a memory file, lent in blocks (service/runtime/memory_pool.py)
          │ a message has the offset of an array; this process keeps the array
@@ -8,10 +8,9 @@
          ▼
     this process: drops the array, and the pool lends its block again
 
-The file has no name, so nothing remains of a process that was killed; the peer opens it through
-/proc. It cannot be truncated. Its pages take memory once they are written. Pages of free blocks
-above a limit are returned to the system, but not those of the front part, which a device may read
-itself.
+The file has no name, so a killed process leaves nothing behind; the peer opens the file through
+/proc. It cannot be truncated. A page uses memory once it is written. Pages of free blocks above a
+limit are returned to the system, except in the front part, which a device may read directly.
 
     0 ─────── FRONT_BYTES ──────────────────────── file_bytes
       blocks up to LARGE_BYTES │ larger ones, and blocks that do not fit in the front
@@ -45,14 +44,14 @@ SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
 class LinkMemory(MemoryPool):
-    """A memory pool whose blocks are in a memory file, which the peer maps.
+    """A memory pool with its blocks in a memory file that the peer maps.
 
     Args:
         kept_bytes: see `MemoryPool`.
         file_bytes: the size of the file; blocks that do not fit are not shared.
 
     Attributes:
-        address: the first byte of the file in this process.
+        address: the address of the first byte of the file in this process.
     """
 
     def __init__(self, kept_bytes: int = KEPT_BYTES, file_bytes: int = FILE_BYTES) -> None:
@@ -101,7 +100,7 @@ class LinkMemory(MemoryPool):
             self._ranges.setdefault(len(block), []).append(begin)
 
     def find_offset(self, array: NDArray[Any]) -> int | None:
-        """Find the offset of a large array in the file; None: it is elsewhere, or small."""
+        """Return the offset of a large array in the file; None if it is elsewhere, or small."""
         if array.nbytes < MIN_SHARED_BYTES:
             return None
         address, _ = array.__array_interface__["data"]
@@ -109,7 +108,7 @@ class LinkMemory(MemoryPool):
         return offset if 0 <= offset < len(self._all) else None
 
     def place(self, array: NDArray[Any]) -> NDArray[Any]:
-        """Place a contiguous array in the file, by a copy if needed; small arrays stay."""
+        """Copy a contiguous array to the file, unless it is already there or small."""
         if array.nbytes < MIN_SHARED_BYTES or self.find_offset(array) is not None:
             return array
         copy = self.take(array.nbytes)[: array.nbytes].view(array.dtype).reshape(array.shape)
@@ -132,7 +131,7 @@ class PeerMemory:
     """The memory of the peer, mapped into this process.
 
     Attributes:
-        is_used: whether an array of it was received.
+        is_used: whether an array in this memory was received.
         is_page_locked: whether `page_lock` was called, even if it failed.
 
     Raises:
@@ -148,7 +147,7 @@ class PeerMemory:
         self.is_page_locked = False
 
     def page_lock(self, share: ShareHost, num_bytes: int = FRONT_BYTES) -> None:
-        """Let a device read arrays in the front part of the file directly from now on.
+        """Page-lock the front part of the file, so that a device can read arrays in it directly.
 
         Args:
             share: page-locks a range of a file; returns None if it cannot.
@@ -164,10 +163,10 @@ class PeerMemory:
         self._front = None if memory is None else _PageLocked(memory)
 
     def array(self, begin: int, dtype: str, shape: tuple[int, ...], loan: Loan) -> NDArray[Any]:
-        """Make a read-only array of the peer's memory; it keeps the loan while a view exists.
+        """Make a read-only array in the peer's memory; the loan lasts while a view exists.
 
         Raises:
-            ValueError: it would end behind the file.
+            ValueError: the array would reach beyond the end of the file.
         """
         self.is_used = True
         end = begin + math.prod(shape) * np.dtype(dtype).itemsize
@@ -180,7 +179,7 @@ class PeerMemory:
 
 @contextmanager
 def _open_file(path: str, mode: int) -> Iterator[int]:
-    """Open a file, give its descriptor, and close it."""
+    """Open a file, yield its descriptor, and close it."""
     number = os.open(path, mode | os.O_CLOEXEC)
     try:
         yield number
@@ -210,7 +209,7 @@ class _PageLocked:
 
 
 class Loan:
-    """The loan of one message's arrays, which all refer to it; its finalizer calls `release`."""
+    """The loan of a message's arrays, all of which refer to it; its finalizer calls `release`."""
 
     __slots__ = ("_release",)
 
