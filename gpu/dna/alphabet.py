@@ -54,7 +54,7 @@ class Letters:
     run_id: int
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
-        """Return the tables by Job field."""
+        """Return {Job field: array} for the device."""
         return {
             "dna_classes": self.classes,
             "dna_letter_ids": self.ids,
@@ -65,7 +65,7 @@ class Letters:
         }
 
     def numbers(self) -> dict[str, int]:
-        """Return the tables by Job field."""
+        """Return {Job field: value} for the other fields of the Job."""
         return {
             "num_uncovered": len(self.steps.uncovered()),
             "num_dropped": len(self.dropped),

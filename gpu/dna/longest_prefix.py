@@ -44,7 +44,7 @@ class Longest:
     ids: UInt32s
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
-        """Return the tables by Job field."""
+        """Return {Job field: array} for the device."""
         return {
             "dna_longest": self.first,
             "dna_longer": self.longer,

@@ -58,7 +58,7 @@ class Steps:
 
 
 def steps_of(vocabulary: Vocabulary) -> Steps:
-    """Return the normalizers of a vocabulary.
+    """Return the changes that the normalizers of a vocabulary make.
 
     Raises:
         NotCovered: the kernels do not support one of them, or their order.

@@ -55,7 +55,7 @@ class PartTables:
     repeats: UInt32s
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
-        """Return the tables by Job field."""
+        """Return {Job field: array} for the device."""
         return {
             "part_classes": self.classes,
             "part_ids": self.ids,
@@ -64,7 +64,7 @@ class PartTables:
         }
 
     def numbers(self) -> dict[str, int]:
-        """Return the tables by Job field."""
+        """Return {Job field: value} for the other fields of the Job."""
         return {
             "part_shift": 65 - len(self.ids).bit_length(),
             "part_factor": self.factor,

@@ -62,7 +62,7 @@ class Endings:
     keys: UInt64s
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
-        """Return the tables by Job field."""
+        """Return {Job field: array} for the device."""
         return {
             "ending_last": self.last,
             "ending_opened": self.opened,
@@ -73,7 +73,7 @@ class Endings:
         }
 
     def numbers(self) -> dict[str, int]:
-        """Return the tables by Job field."""
+        """Return {Job field: value} for the other fields of the Job."""
         return {"ending_k": self.k, "ending_levels": self.levels}
 
 

@@ -109,7 +109,7 @@ class DnaTables:
     parts: PartTables | None
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
-        """Return the arrays by Job field."""
+        """Return {Job field: array} for the device."""
         own: dict[str, NDArray[np.generic]] = {
             "complement": np.ascontiguousarray(COMPLEMENT),
             "dna_spelled": self.spelled,
@@ -122,7 +122,7 @@ class DnaTables:
         return own | {name: a for each in others if each for name, a in each.arrays().items()}
 
     def numbers(self) -> dict[str, int]:
-        """Return the numbers by Job field."""
+        """Return {Job field: value} for the other fields of the Job."""
         own = {
             "dna_k": self.k,
             "dna_pair_words": self.pair_words,

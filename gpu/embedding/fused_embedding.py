@@ -182,7 +182,7 @@ class _Launched(NamedTuple):
 
 
 class FusedMicroBatches:
-    """Embeds the rows of a plan from `plan.begin` on, some micro-batches ahead.
+    """Embeds the rows of a plan from `plan.begin` on; some micro-batches are computed in advance.
 
     The kernel of the last micro-batch but one also looks up the letters of the last one. So all
     text has been read when the last micro-batch is yielded, while its embedding is still running.

@@ -1,9 +1,9 @@
 """Computes embeddings of sequences without a tokenizer: DNATok's layer, for torch.
 
-On a CUDA device, bytes are copied and looked up on a stream of their own while the rows before them
-are embedded. Memory that a stream may still read is not written again: the ids of each micro-batch
-are a new tensor, and torch's allocators know which streams use it. `tokenizer_discovery` finds
-the tables in which ids are looked up.
+On a CUDA device, bytes are copied and looked up on a second stream while the rows before them are
+embedded. Memory that a stream may still read is not written again: the ids of each micro-batch are
+a new tensor, and torch's allocators know which streams use it. `tokenizer_discovery` finds the
+tables in which ids are looked up.
 
 Source: Niktab and Patel, DNATok, Algorithm 2.
 """

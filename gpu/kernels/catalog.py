@@ -57,7 +57,7 @@ class Kernel:
         module: the module of `SOURCES` that has the kernel.
         takes_job: whether the Job comes with the launch, from host memory; other kernels read it
             in device memory.
-        cluster: the blocks of a cluster, which is the whole launch.
+        cluster: the number of blocks of the cluster that forms the whole launch; 1: no cluster.
         is_grid: whether the blocks wait for each other, so that all must run at the same time.
         bytes_a_small_block: `bytes_a_block` in small batches; 0: the same.
         stage: the stage under which its time is counted, see `runtime.stage_timer`.
@@ -312,12 +312,12 @@ def modules_of(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def joined_source(module: str) -> str:
-    """Return the source of a module with all includes inserted, so that caches see every change."""
+    """Return a module's source with all includes inserted, so compile caches notice changes."""
     return source_of(*SOURCES[module])
 
 
 def source_of(*names: str) -> str:
-    """Return files of gpu/cuda as one source with all includes inserted."""
+    """Join files of gpu/cuda to one source with all includes inserted."""
     done: set[str] = set()
     return "\n".join(_with_includes(name, done) for name in names)
 

@@ -1,4 +1,4 @@
-"""Families of vocabularies: the kernels that encode for each kind, in the order they run.
+"""Families of vocabularies: the kernels of each kind of vocabulary, in the order in which they run.
 
 gpu/vocabulary/device_tables.py chooses the family of a vocabulary.
 """
@@ -37,29 +37,31 @@ class Family:
     Attributes:
         name: the name of the family.
         layout: the layout of its workspaces (`workspace_layout.LAYOUTS`).
-        between: kernels between the two rounds of special tokens.
-        content: kernels from text, hard bits and accepted special tokens to id_offsets.
-        write: kernels from id_offsets to ids.
-        write16: kernels from id_offsets to ids of 16 bits in `narrow_ids`; () where those of
-            `write` are narrowed instead.
-        spans: kernels from framed rows to spans.
-        decode: kernels from ids to bytes.
-        fused: kernels that run all stages in one launch: of one block, of a cluster, and of a grid.
-            Where they set STATUS_FALLBACK, other kernels finish the batch. () if there are none.
-        parts: the fused kernel of small DNA batches (cuda/dna/parts), if only ids are needed. Where
-            it sets STATUS_FALLBACK, all other kernels follow. "" if there is none.
-        plain: kernels from rows to id_offsets and ids that encode most batches. Where they set
-            STATUS_FALLBACK, `content` and `write` follow. () if there are none.
-        even: kernels in place of `plain` for rows of one length (`equal_length_rows`).
+        between: the kernels that run between the two rounds of special tokens.
+        content: the kernels that compute id_offsets from text, hard bits and accepted special
+            tokens.
+        write: the kernels that write ids, from id_offsets.
+        write16: the kernels that write ids of 16 bits to `narrow_ids`; (): the ids of `write` are
+            narrowed instead.
+        spans: the kernels that compute spans after post-processing.
+        decode: the kernels that decode ids to bytes.
+        fused: the kernels that run all stages in one launch: of one block, of a cluster, and of a
+            grid. If they set STATUS_FALLBACK, other kernels finish the batch. (): there are none.
+        parts: the fused kernel for small DNA batches that need only ids (cuda/dna/parts). If it
+            sets STATUS_FALLBACK, the single kernels encode the batch. "": there is none.
+        plain: faster kernels that compute id_offsets and ids of most batches. If they set
+            STATUS_FALLBACK, `content` and `write` run after them. (): there are none.
+        even: the kernels that replace `plain` if all rows have the same length
+            (`equal_length_rows`).
         rewrite: the kernels of `content` that rewrite the text as letters; they are omitted if
             every byte is a letter.
-        fetch: the kernel from text in pinned memory to ids, where every letter is an id; "" if
-            there is none.
+        fetch: the kernel that computes ids from text in pinned memory, if every letter has its own
+            id; "": there is none.
         augments_rows: whether rows may be circular, reverse complements, or augmented
             (cuda/batch/augment_rows.cuh).
         takes_bytes: whether every byte is a letter, so that rows need not be UTF-8.
-        answered: the kernels that `compact_to_host` replaces in a small batch that is not
-            framed; () if it replaces none.
+        answered: the kernels that `compact_to_host` replaces in a small batch without
+            post-processing; (): it replaces none.
     """
 
     name: str

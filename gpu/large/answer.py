@@ -26,7 +26,7 @@ SPARE_ITEMS = 1024
 
 
 class GrowingArray:
-    """An array of rows of `width` items that grows, in leased pinned memory if there is any.
+    """A growing array of rows of `width` items, in leased pinned memory if possible.
 
     Attributes:
         size: the number of rows; copies may still be writing them.

@@ -154,7 +154,7 @@ class CudaDevice:
             self._runtime.streamSynchronize(stream)
 
     def array(self, memory: Any) -> Any:
-        """Return an array with `__dlpack__` for the memory of a `__cuda_array_interface__`."""
+        """Wrap memory with `__cuda_array_interface__` as an array with `__dlpack__`."""
         with self._current():
             return self._cupy.asarray(memory)
 

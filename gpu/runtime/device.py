@@ -144,7 +144,7 @@ class Device(Protocol):
         """Wait for another library's stream, by its number in `__cuda_array_interface__`."""
 
     def array(self, memory: Any) -> Any:
-        """Return an array with `__dlpack__` for the memory of a `__cuda_array_interface__`."""
+        """Wrap memory with `__cuda_array_interface__` as an array with `__dlpack__`."""
 
     def open_shared(self, handle: bytes) -> int:
         """Open device memory of another process by its handle; return its address here.

@@ -34,10 +34,10 @@ class BorderFilters:
 
 
 def border_filters(data: Bytes, begins: NDArray[np.integer], seed: int) -> BorderFilters:
-    """Make the filters of tokens, given by their joined bytes uint8[N] and offsets uint32[V + 1].
+    """Make the filters for tokens, given by their joined bytes uint8[N] and offsets uint32[V + 1].
 
-    A token lies across each border inside of it, where a character begins. The token's beginning
-    may truncate the character to the left, its end the character to the right.
+    The filters contain every border of two characters inside a token. The first and the last
+    character of a token may be incomplete.
     """
     places = np.arange(len(data))
     owner = np.repeat(np.arange(len(begins) - 1), np.diff(begins))

@@ -42,7 +42,7 @@ def only_composes(vocabulary: Vocabulary) -> bool:
 
 
 def is_in_nfc(text: str) -> bool:
-    """Whether a text passes the kernels' check; a text that does not may still be in NFC."""
+    """Whether a text passes the kernels' check; a text that fails it may still be in NFC."""
     kinds = _kinds()[to_code_points(text)].astype(np.uint32)
     before = np.concatenate([np.zeros(1, np.uint32), kinds[:-1]])[: len(kinds)]
     last, own = before & CLASS, kinds & CLASS
@@ -64,7 +64,7 @@ def composed_tables() -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
 
 
 def widen_spans(spans: Int64s, offsets: Int64s, batch: Batch) -> None:
-    """Widen spans int64[T, 2] to whole characters, in place; offsets int64[B + 1] are of the ids.
+    """Widen spans int64[T, 2] of ids to whole characters, in place; `offsets` are those of the ids.
 
     After a normalizer, the source of each part of a character is the whole character.
     """

@@ -190,7 +190,7 @@ class VocabularyFields:
         return type(self.model).__name__.lower()
 
     def find_token_ids(self) -> dict[bytes, int]:
-        """Return {bytes: id} of all tokens; an ordinary token wins over a special one."""
+        """Return {bytes: id}; of equal ordinary and special tokens, the id of the ordinary one."""
         special = {token.id for token in self.special_tokens}
         token_ids = {
             token: token_id

@@ -120,7 +120,7 @@ class Spans:
     """Parts of a corpus that tokens should not split, sorted by begin, then the longest first.
 
     Attributes:
-        begins, ends: int64[S], bases of the joined corpus.
+        begins, ends: int64[S], the begin and the end of each span, in bases of the joined corpus.
         motifs: int32[S], the number of the motif in the bank; -1: the span is a region by position.
         weights: int64[S], in thousandths, greater than 0.
     """

@@ -2,7 +2,7 @@
 
 Run it where tiktoken and tokenizers are installed:
 ``python -m vocabularies.preprocessing.probe_unicode [file]``.
-Every line of `unicode_classes.json` is measured in an engine, without Unicode tables of its own.
+Every line of `unicode_classes.json` is measured in an engine; this module uses no Unicode tables.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def read_tokenizer_json(data: bytes, *, decodes_inversely: bool = False) -> Voca
     """Read the vocabulary of a tokenizer.json.
 
     Args:
-        data: the file.
+        data: the content of the file.
         decodes_inversely: whether ids are decoded to the encoded text instead of by the file's
             decoder.
 
