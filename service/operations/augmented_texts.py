@@ -46,7 +46,7 @@ class RowAugmenter:
         """Return the next batch of the request with augmented rows.
 
         Raises:
-            InvalidRequest: a row contains letters beyond ASCII, or its number is too large.
+            InvalidRequest: a row contains letters beyond ASCII, or a row's number is too large.
         """
         try:
             return self._rows.augment(batch)

@@ -50,7 +50,7 @@ def find_name_fault(name: str) -> str:
 
 
 def find_decoder_fault(name: str) -> str:
-    """Return why a new name is refused if it ends with the decoder suffix; otherwise "".
+    """Return why a new name that ends with `.decode` is refused; "" for all other names.
 
     Older stores may contain vocabularies with such names.
     """

@@ -27,7 +27,7 @@ TCP_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 SYN_RECEIVED = b"03"  # The state of an unfinished handshake in these tables.
 SO_ATTACH_FILTER = 26  # Not defined by the socket module.
 TCP_NOTSENT_LOWAT = 25  # Not defined there either.
-MAX_UNSENT_BYTES = 131_072  # The kernel's send buffer of a connection.
+MAX_UNSENT_BYTES = 131_072  # Maximum unsent bytes of a connection in the kernel.
 # A classic BPF program (code, jump if true, jump if false, operand): drop segments with SYN.
 DROP_SYN = (
     (0x30, 0, 0, 13),  # Load the flags of the TCP header.

@@ -68,5 +68,5 @@ async def put_alias(
 
 @router.delete(f"/{ALIAS_PATH}", status_code=204, responses=refusals(403))
 async def delete_alias(service: ServiceDep, alias: str) -> None:
-    """Delete an alias; the vocabulary stays. An alias of the setting `aliases` answers 403."""
+    """Delete an alias; the vocabulary stays. 403: the setting `aliases` defines the alias."""
     await service.get_engine_parts().vocabularies.delete_alias(alias)

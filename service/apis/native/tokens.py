@@ -135,7 +135,7 @@ def _answer_bulk(service: Service, request: Request) -> Response:
     schemas.EncodeResponse,
 )
 async def encode(service: ServiceDep, request: Request) -> Response:
-    """Encode one text: a field of a JSON body, or a text body with options in the query string."""
+    """Encode one text: from a JSON body, or from a text body with options in the query string."""
     return _answer_bulk(service, request)
 
 
@@ -146,7 +146,7 @@ async def encode(service: ServiceDep, request: Request) -> Response:
     schemas.EncodeBatchResponse,
 )
 async def encode_batch(service: ServiceDep, request: Request) -> Response:
-    """Encode many texts: a field of a JSON body, or the rows of an Arrow stream."""
+    """Encode many texts: from a JSON body, or from the rows of an Arrow stream."""
     return _answer_bulk(service, request)
 
 
@@ -157,7 +157,7 @@ async def encode_batch(service: ServiceDep, request: Request) -> Response:
     schemas.CountResponse,
 )
 async def count(service: ServiceDep, request: Request) -> Response:
-    """Count the ids of each text of a JSON body."""
+    """Count the ids of each text in a JSON body."""
     return _answer_bulk(service, request)
 
 

@@ -220,7 +220,7 @@ async def _read_body(request: Request, name: str, max_bytes: int) -> UploadBody:
 
 @router.delete(f"/{NAME_PATH}", status_code=204)
 async def delete_vocabulary(service: ServiceDep, name: str) -> None:
-    """Delete an uploaded vocabulary; a built-in one answers 403."""
+    """Delete an uploaded vocabulary. 403: the vocabulary is built in."""
     await service.get_engine_parts().vocabularies.delete(name)
 
 
