@@ -82,7 +82,7 @@ def part_tables(
     endings: Endings,
     pairs: Pairs,
 ) -> PartTables | None:
-    """Make the tables; return None if a special token or a motif may consist of bases alone.
+    """Make the tables; return None if a special token or a motif may consist only of bases.
 
     Args:
         vocabulary: the vocabulary.

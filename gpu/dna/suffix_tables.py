@@ -80,7 +80,7 @@ class Endings:
 def endings_of(
     codes: dict[bytes, list[int]], ids: dict[bytes, int], pairs: Pairs
 ) -> Endings | None:
-    """Make the tables; return None if no token consists of bases alone.
+    """Make the tables of possible last tokens; return None if no token consists only of bases.
 
     Args:
         codes: the letters of each token that consists of bases alone, see `last_tokens`.

@@ -1,4 +1,4 @@
-"""Host code of the GPU engine in C++ (`native/`), with Python modules around it.
+"""The GPU engine's host code in C++ (`native/`), and Python modules that wrap it.
 
 `extensions` imports the two extensions. `copy_pool` copies by several threads, `fast_launch` makes
 the Launcher of a workspace, `arrays` returns the addresses of arrays, and `split_points` finds

@@ -45,7 +45,7 @@ class KmerRule:
 
 
 def even_length(offsets: NDArray[np.int64]) -> int:
-    """Return the length of all rows but the last, which may be shorter; 0 if lengths vary.
+    """Return the common length of all rows, of which the last may be shorter; 0 if lengths vary.
 
     Only a sample of the rows is compared. The last row must not be empty.
 
@@ -63,9 +63,9 @@ def even_length(offsets: NDArray[np.int64]) -> int:
 
 
 def even_numbers(rule: KmerRule, offsets: NDArray[np.int64]) -> dict[str, int]:
-    """Return the Job's fields for rows of one length; only `row_length`, 0, if lengths vary.
+    """Return the Job's fields for rows of one length; only `row_length` = 0 if lengths vary.
 
-    Where k-mers do not overlap and fill every row, all rows count as one row.
+    If k-mers do not overlap and fill every row, all rows together are treated as one row.
     """
     count, total, length = len(offsets) - 1, int(offsets[-1]), even_length(offsets)
     row_ids = rule.ids(length)

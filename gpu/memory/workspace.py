@@ -1,7 +1,7 @@
 """A workspace: device memory, pinned host memory and a stream, for one batch at a time.
 
-It has one block of device memory and one of pinned memory, each divided once into fields. Nothing
-is allocated while batches fit. Nothing here depends on vocabularies or kernels.
+It has one block of device memory and one block of pinned memory; each is divided into fields once.
+Nothing is allocated as long as batches fit. This module does not depend on vocabularies or kernels.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Computes the places of a batch's fields in the device memory of a workspace.
+"""Computes the offsets of a batch's fields in the device memory of a workspace.
 
-Plain arithmetic, without a device. Sizes depend on the bytes of text and the number of rows, never
-on rows x longest row.
+Plain arithmetic, without a device. Sizes depend on the bytes of text and the number of rows, but
+not on the length of the longest row.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Small batches: a fused kernel where that is possible.
+"""Encodes small batches, by a fused kernel if possible.
 
 `fused` chooses the fused kernel of a batch, which runs all stages in one launch, and encodes
 batches that need only ids by one call of C++. `call` encodes all other small batches in a

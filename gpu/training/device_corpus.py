@@ -148,5 +148,5 @@ class Allocation:
         self.places = {name: self.begin + place for name, place in places.items()}
 
     def free(self) -> None:
-        """Give the block back to the device."""
+        """Free the block."""
         self._device.free(self.begin)
