@@ -1,6 +1,6 @@
 """Times `warptok corpus --ray` on 1 to 4 nodes of this machine, with the same work for each node.
 
-The nodes share its cores, so seconds say nothing; tokens for a second of processor time do.
+The nodes share its cores, so tokens per second of CPU time are compared, not seconds.
 """
 
 from __future__ import annotations

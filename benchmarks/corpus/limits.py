@@ -22,7 +22,7 @@ MEGA = 1e6
 
 
 def measure_limits(paths: dict[str, Path], text_bytes: int, folder: Path) -> dict[str, float]:
-    """Return MB of text a second of each step alone, by one thread; written are uint16 ids."""
+    """Return the MB of text per second of each step alone, on one thread; it writes uint16 ids."""
     return {
         "read jsonl": _rate(text_bytes, lambda: _read(paths["jsonl"])),
         "unpack jsonl.zst": _rate(text_bytes, lambda: _unpack(paths["jsonl.zst"])),

@@ -1,4 +1,4 @@
-"""DNA: our engines beside other tokenizers, on the shapes of DNATok's paper and on whole genomes.
+"""Compares warptok's DNA engines with other tokenizers on the DNATok paper's shapes and on genomes.
 
     python -m benchmarks.dna --data FOLDER                  # minutes; writes dna.json
     python -m benchmarks.dna --data FOLDER --engine cpu --quick
@@ -55,7 +55,7 @@ def time_shape(
     """Time all ways of one vocabulary on one shape.
 
     Raises:
-        SystemExit: one of them gives other ids than the fast reference.
+        SystemExit: one of them returns other ids than the fast reference.
     """
     vocabulary = builtin.load(name)
     _, fast_reference = find_fast_reference(vocabulary)

@@ -1,6 +1,6 @@
 """Compares ids of DNA with fast references, which run in several processes.
 
-Knows no clock and no GPU.
+This module measures no time and uses no GPU.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Prover:
             self._pool.shutdown(cancel_futures=True)
 
     def ids(self, name: str, rows: Sequences) -> Ids:
-        """Return the ids that the fast reference of a vocabulary gives to all rows, joined."""
+        """Return the fast reference's ids of all rows, joined."""
         count = max(1, len(rows.offsets) // (4 * self.processes))
         parts = (rows.part(i, i + count) for i in range(0, len(rows.offsets) - 1, count))
         return joined(self._all(_ids_of, ((name, part, self.processes == 1) for part in parts)))

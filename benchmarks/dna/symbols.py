@@ -168,7 +168,7 @@ def time_kernels(
 
 
 def copy_rate(device: Device, clock: Clock, size: int) -> float:
-    """Measure a copy in device memory: bytes a second, read and written."""
+    """Measure a copy in device memory: bytes read and written per second."""
     source, to, stream = device.allocate(size), device.allocate(size), device.stream()
     samples = []
     for _ in range(WARMUPS + ROUNDS):

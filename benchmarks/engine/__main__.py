@@ -1,4 +1,4 @@
-"""The GPU engine beside plain copies, our CPU engine and the other libraries, in one run.
+"""Compares the GPU engine with plain copies, the CPU engine and other libraries in one run.
 
     python -m benchmarks.engine --data FOLDER
     python -m benchmarks.engine --data FOLDER --quick --only kernels host

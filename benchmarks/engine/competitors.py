@@ -2,7 +2,7 @@
 
 The input that suits an engine (strings, a list of bytes, pinned memory) is made before anything is
 timed, and its ids are read in the form that it returns. A library that is not installed is absent,
-and the results say so. Knows no corpus.
+and the results say so. This module does not depend on a corpus.
 """
 
 from __future__ import annotations
@@ -95,9 +95,9 @@ def competitors(gpu: GpuWays, front_bytes: int) -> tuple[Competitor, ...]:
 
 
 def cpu_competitors(front_bytes: int) -> tuple[Competitor, ...]:
-    """List our CPU engine and the libraries.
+    """List warptok's CPU engine and the other libraries.
 
-    An engine of tens of megabytes a second gets `front_bytes` of a text, one of hundreds a few
+    An engine with tens of MB per second gets `front_bytes` of a text, one with hundreds several
     times as many.
     """
     cores = usable_cores()
@@ -147,7 +147,7 @@ def _pinned(gpu: GpuWays) -> Callable[[Text], Any]:
 def _gpu(
     gpu: GpuWays, encode: Callable[[GpuWays, Published, Any], Any], *, anew: bool = False
 ) -> Callable[[Published], Callable[[Any], Any]]:
-    """Make a call of our engine; with `anew` it first removes the vocabulary from the device."""
+    """Make a call of warptok's GPU engine; `anew` removes the vocabulary from the device first."""
 
     def load(timed: Published) -> Callable[[Any], Any]:
         if anew:

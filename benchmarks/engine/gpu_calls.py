@@ -1,7 +1,7 @@
 """Makes all calls of the GPU engine for the benchmarks, so that its changes concern one file.
 
 Each way has a function that runs a call and one that returns the ids of the last run, so that the
-proved ids are those of a timed call. Knows no corpus and no result.
+proved ids are those of a timed call. This module depends on neither corpora nor results.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class GpuWays:
 
     @contextmanager
     def kernels(self, vocabulary: Vocabulary, data: Bytes, offsets: Int64s) -> Iterator[Kernels]:
-        """Put a batch on the device, in a workspace of its own."""
+        """Copy a batch to the device, with a separate workspace."""
         engine = self.engine
         with engine.resources.residents.using(vocabulary) as resident:
             size = len(data), len(offsets) - 1
@@ -182,7 +182,7 @@ class GpuWays:
     def batch_to_device(
         self, vocabulary: Vocabulary, make: Callable[[], Batch], num_bytes: int
     ) -> Iterator[Way]:
-        """Encode a batch of so many bytes, made anew each time, to the device."""
+        """Encode a batch of a size to the device; each call makes a new batch."""
         d_ids, num_ids = _DeviceIds(self.device.allocate(4 * num_bytes), num_bytes), 0
 
         def run() -> None:

@@ -1,6 +1,6 @@
 """Makes any amount of mixed real and random text, in rows of every length, for comparisons.
 
-Knows no engine; of vocabularies only the bytes of some tokens.
+This module depends on no engine, and uses only the bytes of some tokens of a vocabulary.
 """
 
 from __future__ import annotations

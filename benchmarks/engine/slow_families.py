@@ -1,6 +1,6 @@
 """Makes texts that are slow to split: the hardest patterns for each stage of splitting.
 
-The same bytes on every machine. Knows no engine.
+The bytes are the same on every machine. This module depends on no engine.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """DNATok's five scenarios (Figures 10 to 13): a tokenizer and a model, with ours beside.
 
 The paper does not give the shapes of its scenarios; SCENARIOS are ours. The models are small and
-have random weights (`dnatok_models`). Evo2's tokenizer gives each byte its value.
+have random weights (`dnatok_models`). Evo2's tokenizer encodes each byte as its value.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The state that all parts of a run share: the data folder, the GPU, and the timing.
 
-A part is a generator of rows; each row names its `table`. Knows no paper.
+A part is a generator of rows; each row names its `table`. This module does not depend on a paper.
 """
 
 from __future__ import annotations

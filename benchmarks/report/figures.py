@@ -134,10 +134,10 @@ def run_table() -> str:
 
 
 def filled(page: str) -> str:
-    """Return the page with its tables written anew.
+    """Return the page with new contents in its tables.
 
     Raises:
-        ValueError: the page has not the marks of each table.
+        ValueError: the page lacks the marks of a table.
     """
     tables = {
         "figures": figure_table(),

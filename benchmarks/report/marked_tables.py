@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 
 def fill(page: str, name: str, tables: Mapping[str, str]) -> str:
-    """Return a page with its tables written anew.
+    """Return a page with new contents in its tables.
 
     Args:
         page: the page, with the marks `<!-- begin TABLE -->` and `<!-- end TABLE -->`.
@@ -14,7 +14,7 @@ def fill(page: str, name: str, tables: Mapping[str, str]) -> str:
         tables: the tables by name.
 
     Raises:
-        ValueError: the page has not the marks of each table, once.
+        ValueError: the page does not have the marks of each table exactly once.
     """
     for table_name, table in tables.items():
         begin, end = f"<!-- begin {table_name} -->\n", f"<!-- end {table_name} -->\n"

@@ -46,10 +46,10 @@ SETTINGS = {
 
 
 def row_of(answers: list[Answer], seconds: float) -> dict[str, Any]:
-    """Summarize answers: requests a second and latencies.
+    """Summarize answers: requests per second and latencies.
 
     Raises:
-        SystemExit: an answer was not 200.
+        SystemExit: the status of an answer is not 200.
     """
     wrong = [answer for answer in answers if answer.status != 200]
     if wrong:

@@ -76,8 +76,8 @@ class Pair:
 
     Attributes:
         kind: the part of their names that pairs differ in, such as "system" or "cuda".
-        ids: gives uint8[...], the front of the memory for ids.
-        clear: fills it with ones.
+        ids: returns uint8[...], the front of the memory for ids.
+        clear: fills this memory with ones.
     """
 
     kind: str

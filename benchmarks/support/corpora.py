@@ -1,7 +1,7 @@
 """Makes the timed texts from the data folder's files, the same bytes on every machine.
 
-Nothing is drawn from a library's generator, whose stream may change with its version. Knows no
-vocabulary and no engine.
+No random generator of a library is used, as its numbers may change with the version. This module
+depends on neither a vocabulary nor an engine.
 """
 
 from __future__ import annotations

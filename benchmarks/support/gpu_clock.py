@@ -1,6 +1,6 @@
 """Measures time and copies memory on a device.
 
-On an emulation the wall clock stands in for CUDA events. Knows no engine.
+On an emulation the wall clock stands in for CUDA events. This module depends on no engine.
 """
 
 from __future__ import annotations

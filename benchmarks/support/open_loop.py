@@ -113,7 +113,7 @@ class Connection:
         return b"".join(parts)
 
     def has_ended(self) -> bool:
-        """Whether the server has closed the connection, even if nobody has read the end."""
+        """Return whether the server has closed the connection, even if the end was not read yet."""
         return (
             self._is_closed_by_answer
             or self.writer.transport.is_closing()
@@ -180,10 +180,10 @@ async def arrivals(
 
     Args:
         client: sends the requests.
-        rate: requests a second, on average.
+        rate: the average number of requests per second.
         seconds: the time in which requests are due; the last answers may take longer.
         make: makes the next request.
-        chance: the generator of times and requests.
+        chance: the random generator for times and requests.
     """
     answers: list[Answer] = []
     begin = perf_counter()

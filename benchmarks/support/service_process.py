@@ -119,7 +119,7 @@ def find_descendants(pid: int) -> list[int]:
 
 
 def find_free_port() -> int:
-    """Return a port of this machine that nobody listens on."""
+    """Return a port on which no process of this machine listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -1,6 +1,6 @@
 """Texts as bytes in rows, with the places where they may be split without changing ids.
 
-Knows no corpus, no vocabulary and no engine.
+This module depends on no corpus, vocabulary or engine.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Text:
 
     @property
     def rows_are_texts(self) -> bool:
-        """Whether the reference libraries encode each row as a whole, too."""
+        """Return whether the reference libraries also encode each row as a whole."""
         return self.borders is self.offsets
 
 
@@ -57,7 +57,7 @@ def one_row(name: str, data: Bytes) -> Text:
 
 
 def repeated(text: Text, times: int) -> Text:
-    """Repeat the rows: their ids repeat, too."""
+    """Repeat the rows, whose ids repeat accordingly."""
     whole = np.arange(times)[:, None] * len(text.data) + text.offsets[None, :-1]
     offsets = np.append(whole, times * len(text.data)).astype(np.int64)
     return Text(text.name, np.tile(text.data, times), offsets, offsets)

@@ -1,7 +1,7 @@
 """Times calls in turns, and summarizes samples by medians and their spread.
 
-In turns (A B A B ...), so that a drift of the machine falls on all of them. Knows nothing of what
-is timed.
+In turns (A B A B ...), so that a drift of the machine falls on all of them. This module does not
+depend on what is timed.
 """
 
 from __future__ import annotations

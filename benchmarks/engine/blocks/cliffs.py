@@ -19,7 +19,7 @@ NUM_ROWS, ROW_BYTES = 1_024, 2_000
 
 
 def alone(session: Session) -> list[Text]:
-    """Make each slow text as a batch of its own."""
+    """Make each slow text a separate batch."""
     return [
         one_row(name, data)
         for size in session.sizes.cliff_bytes

@@ -148,10 +148,11 @@ class Comparison:
     def _begin(self, competitor: Competitor, row: Row) -> Run | None:
         """Make the first calls, compare them with the proved ids, and return the warm call.
 
-        A library that is absent, gives up or gives other ids has none, and its row says so.
+        A library that is missing, fails or returns other ids has no call; its row of results
+        reports this.
 
         Raises:
-            Differs: an engine of ours gives other ids.
+            Differs: an engine of warptok returns other ids.
         """
         first: Seconds = []
         try:

@@ -29,12 +29,12 @@ class Sizes:
 
     Attributes:
         corpus_bytes: the size of each corpus.
-        stream_bytes: the size of a stream, a corpus repeated until its ends do not count.
-        front_bytes: the front of a corpus for engines of tens of megabytes a second.
+        stream_bytes: the size of a stream, which repeats a corpus until its ends are negligible.
+        front_bytes: the size of the front of a corpus for slow engines, with tens of MB per second.
         cliff_bytes: the sizes of texts of one piece.
         odd_bytes: the sizes of such a text in a batch of others.
         rounds: the turns of each call.
-        slice_s: the least time of a turn; faster calls are repeated in it.
+        slice_s: the shortest time of a turn, in seconds; faster calls are repeated in it.
         num_starts: the numbers of fresh processes with and without compiled kernels.
         shapes: the rows and bytes a row of batches.
     """
@@ -92,10 +92,10 @@ class Session:
 
     Attributes:
         data: the data folder.
-        scratch: a folder for files that are forgotten when the run ends.
-        vocabularies: the timed vocabularies by name; those of `main` are timed beside
-            other libraries, too.
-        engines: names of the engines that are compared.
+        scratch: a folder for temporary files.
+        vocabularies: the timed vocabularies by name; those of `main` are also compared with other
+            libraries.
+        engines: the names of the compared engines.
         log: prints the progress.
     """
 

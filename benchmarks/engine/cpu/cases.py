@@ -1,6 +1,7 @@
 """The texts and sequences on which the CPU engine is timed beside the other libraries.
 
-Knows no engine. A case has batches of one kind, whose ids are those of its text, cut.
+This module depends on no engine. A case has batches of one kind, whose ids are those of its text,
+cut.
 """
 
 from __future__ import annotations

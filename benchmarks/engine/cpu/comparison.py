@@ -2,9 +2,9 @@
 
     python -m benchmarks.engine --engine cpu --data FOLDER
 
-A process of its own measures each number of cores: its affinity is set before a library starts a
+A separate process measures each number of cores: its affinity is set before a library starts a
 thread. First, ids of text are compared with tiktoken's and ids of sequences with the reference's;
-timed calls must give the compared ids.
+timed calls must return the compared ids.
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ class CpuSizes:
 
     Attributes:
         corpus_bytes: the size of each corpus.
-        front_bytes: the front of a text for engines of tens of megabytes a second.
+        front_bytes: the size of the front of a text for slow engines, with tens of MB per second.
         num_bases: the bases of a batch of sequences.
-        num_batches: the number of these.
+        num_batches: the number of such batches.
         rounds: the turns of each call.
-        slice_s: the least time of a turn; faster calls are repeated in it.
+        slice_s: the shortest time of a turn, in seconds; faster calls are repeated in it.
     """
 
     corpus_bytes: int = 16 << 20

@@ -1,6 +1,6 @@
 """Compares ids with reference libraries before anything is timed, and timed ids with those.
 
-Knows neither how the engine computes them nor how the reference libraries work.
+This module depends neither on the engine nor on the reference libraries.
 """
 
 from __future__ import annotations

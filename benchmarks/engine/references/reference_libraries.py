@@ -1,8 +1,8 @@
-"""Encodes texts with tiktoken on all cores, or with another library where it gives up.
+"""Encodes texts with tiktoken on all cores, or with another library if tiktoken fails.
 
-tiktoken's regular expressions give up on some texts; then Hugging Face tokenizers encodes them,
-or fastokens where tokenizers gives up, too. The processes read a text from a file and return
-digests of its ids. Knows no engine of ours.
+tiktoken's regular expressions fail on some texts; Hugging Face tokenizers encodes those, or
+fastokens if tokenizers fails as well. The processes read a text from a file and return digests of
+its ids. This module uses no engine of warptok.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _tokenizers(files: ReferenceFiles) -> Any:
 
 
 def _tiktoken_ids(files: ReferenceFiles, text: str) -> Ids:
-    """Encode with tiktoken and match special tokens; ValueError where its regex engine gives up."""
+    """Encode with tiktoken and match special tokens; raise ValueError if its regex engine fails."""
     encoding = tiktoken_encoding(files)
     ids: NDArray[np.uint32] = encoding.encode_to_numpy(text, allowed_special="all")
     return ids.astype(np.int32)
@@ -121,7 +121,7 @@ def _fastokens_ids(files: ReferenceFiles, text: str) -> Ids:
 
 
 def _gives_up(error: BaseException) -> bool:
-    """Whether a library's regular expressions have met a limit; tokenizers then panics."""
+    """Return whether a library's regular expressions reached a limit; tokenizers then panics."""
     return isinstance(error, ValueError) or type(error).__name__ == "PanicException"
 
 

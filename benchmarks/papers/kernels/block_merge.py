@@ -59,7 +59,7 @@ class DeviceTexts:
 
 
 class BlockMerges:
-    """Merges texts on the current CUDA device, each in a block of its own.
+    """Merges texts on the current CUDA device, with one block per text.
 
     Raises:
         DeviceUnavailable: CuPy is missing.

@@ -1,7 +1,7 @@
 """Byte-pair encoding of a whole text, without the regular expression that splits it first.
 
 `MergesAlone` is Hugging Face's implementation, with which everything else here is compared;
-the kernels of block_merge.cu read a `MergeTable`. Knows no device.
+the kernels of block_merge.cu read a `MergeTable`. This module uses no device.
 """
 
 from __future__ import annotations

@@ -20,10 +20,10 @@ PAGE = DOCS / "papers.md"
 
 
 def filled(page: str, results: Results) -> str:
-    """Return the page with its tables written anew.
+    """Return the page with new contents in its tables.
 
     Raises:
-        ValueError: the page has not the marks of each table.
+        ValueError: the page lacks the marks of a table.
     """
     tables = {name: table(results) for name, table in TABLES.items()}
     tables |= {name: claims_table(claims(results)) for name, claims in CLAIMS.items()}

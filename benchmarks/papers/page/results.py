@@ -43,7 +43,7 @@ class Found:
         return seconds(rows[0]["seconds"]) if rows else None
 
     def rate(self, **fields: object) -> Measured | None:
-        """Return the ids a second of a row; None: there is none."""
+        """Return the ids per second of a row, or None."""
         rows = select(self.rows, **fields)
         return rate(rows[0]["ids"], rows[0]["seconds"]) if rows else None
 

@@ -148,7 +148,7 @@ def prove(found: dict[str, Api], rows: Rows) -> str:
     """Compare the ids of every API; SHA-256 of the ids as int32.
 
     Raises:
-        SystemExit: an API gives others.
+        SystemExit: an API returns other ids.
     """
     vocabulary, data = builtin.load(VOCABULARY), rows_data(rows)
     batch = Batch(data=data, offsets=np.array([0, len(data)]), options=PLAIN)

@@ -137,7 +137,7 @@ def timed(
 
 
 def small_row(served: Served, clients: Clients, seconds: float) -> dict[str, Any]:
-    """Measure requests a second and their latencies."""
+    """Measure requests per second and latencies."""
     requests = [call([text], served.port, served.key) for text in make_texts()]
     work = partial(small_requests, served.port, requests, WARMUP_S, seconds)
     loads, busy = timed(served, clients, work, CONNECTIONS * served.count)

@@ -97,7 +97,7 @@ class Faults:
         return self.chance.choice(self.headers)
 
     async def _ask(self, request: Request) -> tuple[int, bytes]:
-        """Send a request on a connection of its own and wait for the answer."""
+        """Send a request on a new connection and wait for the answer."""
         connection = await Connection.open(self.port)
         status, body = LOST, b""
         with contextlib.suppress(*GONE):

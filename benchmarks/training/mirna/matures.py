@@ -1,6 +1,7 @@
 """Reads MirGeneDB's mature miRNAs; makes the two tasks of the GeneticBPE paper and their splits.
 
-Also the seeds that MirMachine lists for its families. Knows no tokenizer and no model.
+Also the seeds that MirMachine lists for its families. This module depends on neither a tokenizer
+nor a model.
 """
 
 from __future__ import annotations

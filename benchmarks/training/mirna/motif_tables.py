@@ -1,6 +1,6 @@
 """Writes the results of `genetic_bpe_motifs` as tables, with the paper's figures in brackets.
 
-Knows only the document.
+This module reads only the document of results.
 """
 
 from __future__ import annotations

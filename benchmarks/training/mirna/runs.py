@@ -46,7 +46,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How every cell is trained, and at which commit; cells of another plan are trained anew."""
+    """The commit and settings with which cells are trained; cells of other plans are retrained."""
 
     commit: str
     device: str

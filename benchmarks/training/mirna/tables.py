@@ -1,6 +1,7 @@
 """Writes the tables of the GeneticBPE paper with our figures, each followed by the paper's.
 
-A cell is "ours (paper)"; ours is mean ± standard deviation over the seeds. Knows only the document.
+A cell is "ours (paper)"; ours is mean ± standard deviation over the seeds. This module reads only
+the document of results.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def _characters(_corpus: Corpus, _families: MotifBank) -> tuple[int, Encoder]:
 
 
 def _kmers(k: int) -> tuple[int, Encoder]:
-    """Make k-mers side by side; each letter behind the last k-mer is a token of its own."""
+    """Make adjacent k-mers; each letter after the last k-mer is a separate token."""
     words = ["".join(letters) for letters in product(LETTERS, repeat=k)]
     tokens = (UNKNOWN, *words, *LETTERS)
     letter_ids = tuple((letter, 1 + len(words) + i) for i, letter in enumerate(LETTERS))
