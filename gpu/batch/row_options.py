@@ -44,9 +44,9 @@ class RowOptions:
     """The options of the rows of a batch, as arrays.
 
     Attributes:
-        flags: uint8[B], ROW_* bits of cuda/batch/rows.cuh; empty where `is_default`.
-        max_length: uint32[B], NO_LIMIT for a row without a limit; None where no row has one.
-        spans: bool[B], the rows that request spans; None where no row does.
+        flags: uint8[B], ROW_* bits of cuda/batch/rows.cuh; empty if `is_default`.
+        max_length: uint32[B], NO_LIMIT for a row without a limit; None if no row has one.
+        spans: bool[B], the rows that request spans; None if no row does.
         framed: whether post-processing is needed: any row gets begin and end tokens or may be
             truncated.
         refuses: whether any row refuses special tokens.
@@ -109,7 +109,7 @@ class RowOptions:
         return self.is_default or self.flags & constant("ROW_ADD_SPECIAL") != 0
 
     def whole_rows(self) -> NDArray[np.bool_] | None:
-        """Return bool[B]: the rows that must not be split into parts; None where all may be split.
+        """Return bool[B]: the rows that must not be split into parts; None if all may be split.
 
         Truncation and spans depend on the whole row, and a reverse complement begins with the end
         of the row.

@@ -82,7 +82,7 @@ def part_tables(
     endings: Endings,
     pairs: Pairs,
 ) -> PartTables | None:
-    """Make the tables; return None if a special token or a motif may consist only of bases.
+    """Make the tables of a vocabulary; None if a special token or a motif may have only bases.
 
     Args:
         vocabulary: the vocabulary.

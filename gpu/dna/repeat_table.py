@@ -30,8 +30,8 @@ def repeat_table(codes: dict[bytes, list[int]], ids: dict[bytes, int], pairs: Pa
 
     Returns:
         uint32[256 + 64, REPEAT_LENGTHS], left class | length << 16 of the last token, by the text's
-        latest letters, the first one's bits the lowest, and by its length; 0 where it is shorter
-        than its period. Column 0 has the period of last tokens after the last column, 0 where none
+        latest letters, the first one's bits the lowest, and by its length; 0 if it is shorter
+        than its period. Column 0 has the period of last tokens after the last column, 0 if none
         was found.
     """
     return np.concatenate([_texts_of_period(period, codes, ids, pairs) for period in (4, 3)])

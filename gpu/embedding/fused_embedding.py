@@ -73,7 +73,7 @@ class FusedResult:
     def receive(self) -> Self | None:
         """Wait for the kernels and allow the current stream to use the results.
 
-        Returns None where a letter has no code.
+        Returns None if a letter has no code.
         """
         self.done.synchronize()
         if self.has_unknown():

@@ -124,7 +124,7 @@ class LetterRule:
         return words + lengths - np.where(words > 0, (words - 1) * self.stride + self.k, 0)
 
     def encode(self, data: NDArray[np.uint8]) -> NDArray[np.int32] | None:
-        """Look up the ids of one row, int32[T]; None where the tokenizer has to encode it.
+        """Look up the ids of one row, int32[T]; None if the tokenizer has to encode it.
 
         Example: words of 3 letters ACGT have the ids from 6 on, letters after them those from 70
         on. ACGTA gives ACG T A, that is 12 73 70.

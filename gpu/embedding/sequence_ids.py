@@ -39,8 +39,8 @@ class PendingIds:
     Attributes:
         batch: the rows.
         counts: int64[B], the number of ids of each by the tables, begin and end tokens included.
-        ids: [B, T'] on the device; None where the upstream tokenizer encodes all rows.
-        has_unknown: whether a byte has no code, valid once `done` has passed; None where every
+        ids: [B, T'] on the device; None if the upstream tokenizer encodes all rows.
+        has_unknown: whether a byte has no code, valid once `done` has passed; None if every
             byte has one.
         done: the event after the look-up; None on a CPU.
         is_on_side_stream: whether the look-up runs on another stream than the embedding.

@@ -84,7 +84,7 @@ class Discovery:
         frame: the begin and end tokens of rows; None: they differ, so `framed` adds them.
         pad_id: the id of the padding.
         padding_side: the side on which the tokenizer pads.
-        unknown_id: the id of N; None where N has no id of its own.
+        unknown_id: the id of N; None if N has no id of its own.
         token_len: the lowest number of ids to which rows are padded; None: that of the longest row.
         max_len: the largest number of ids of a row that the embedder accepts; None: no limit is
             known.
@@ -227,7 +227,7 @@ def _choose_encoders(tokenizer: Any, engine: Engine | None) -> _Encoders:
 
 
 def _find_frame(tokenizer: Any, encoders: _Encoders) -> Frame | None:
-    """Find the begin and end tokens of rows; None where only the tokenizer adds them."""
+    """Find the begin and end tokens of rows; None if only the tokenizer adds them."""
     if isinstance(tokenizer, Vocabulary):
         return read_frame(tokenizer)
     return find_frame(encoders.content, encoders.framed)
@@ -274,7 +274,7 @@ def _decide(rule: LetterRule, fault: str, reason: str) -> _Finding:
 
 
 def _encode_each(upstream: EncodeBatch, texts: Sequence[str]) -> list[NDArray[np.int32] | None]:
-    """Encode each text, int32[T]; None where the tokenizer raises an error for it."""
+    """Encode each text, int32[T]; None if the tokenizer raises an error for it."""
     try:
         ids, offsets = upstream(Batch(texts))
     except Exception:  # Foreign code; some raise KeyError for an unknown letter.

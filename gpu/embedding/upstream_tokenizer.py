@@ -218,7 +218,7 @@ def _ids(encoded: Any) -> Sequence[int]:
 
 
 def list_special_tokens(tokenizer: Any) -> list[str] | None:
-    """List the texts that a tokenizer encodes as one token; None where it does not list them."""
+    """List the texts that a tokenizer encodes as one token; None if it does not list them."""
     if callable(added := getattr(tokenizer, "get_added_tokens_decoder", None)):
         return [str(token.content) for token in added().values()]
     for name in ("added_tokens_decoder", "all_special_tokens"):
@@ -237,7 +237,7 @@ def find_number(source: Any, names: Iterable[str], least: int, most: int) -> int
 
 
 def find_attribute(source: Any, name: str) -> Any:
-    """Find an attribute by a name that may have dots; None where there is none."""
+    """Find an attribute by a name that may have dots; None if there is none."""
     for step in name.split("."):
         source = getattr(source, step, None)
     return source

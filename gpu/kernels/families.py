@@ -172,8 +172,8 @@ def dna_family(*, has_whole: bool, maps: bool, walk: tuple[str, ...], parts: str
     """Return the family DNA with the kernels that a vocabulary needs.
 
     Args:
-        has_whole: whether a whole stretch may be a token that merges do not reach.
-        maps: whether some letters are replaced by others first.
+        has_whole: whether the text between two borders may be a token that no merges produce.
+        maps: whether normalizers replace some letters by others before the merges.
         walk: the kernels that find paths through windows.
         parts: the fused kernel of small batches, "" if there is none.
     """

@@ -250,7 +250,7 @@ class SmallCall:
         self.launch(kernels[kernels.index(GOES_ON_FROM[fallback]) :])
 
     def first_kernels(self) -> tuple[str, ...]:
-        """Return the kernels that are tried first, up to those that write ids."""
+        """Return the kernels to try first, from the first stage to the one that writes ids."""
         augmented = self.options.augmented
         return first_kernels(
             self.workspace, self.resident, validate=self.validate, augmented=augmented

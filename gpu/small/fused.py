@@ -57,8 +57,8 @@ class HostText:
     """The text of a small batch in pinned memory.
 
     Attributes:
-        address: its address; 0 where the text is being copied to the device.
-        copy: the copy that is still writing it; None where it is complete.
+        address: its address; 0 if the text is being copied to the device.
+        copy: the copy that is still writing it; None if it is complete.
     """
 
     address: int
@@ -145,7 +145,7 @@ def encode_ids(
     """Try to encode as `GpuEngine.encode_ids` does, by one call of C++.
 
     Returns:
-        The ids and offsets; or the name of a kernel as `encode` returns it; or None where one
+        The ids and offsets; or the name of a kernel as `encode` returns it; or None if one
         call of C++ does not suffice and nothing was launched.
     """
     if not are_arrays(data, offsets):

@@ -165,7 +165,7 @@ def _rank_bounds(
 ) -> NDArray[np.uint16]:
     """Return the distance of each rank r to the lowest rank of a pair with the symbol 256 + r.
 
-    A distance m << p, rounded down, is stored as 32 * p + m. It is 0 where the lowest rank is not
+    A distance m << p, rounded down, is stored as 32 * p + m. It is 0 if the lowest rank is not
     above r, and NO_BOUND where no pair has the symbol.
     """
     first = np.full(NUM_BYTES + num_merges, NO_RANK, np.uint32)

@@ -20,7 +20,7 @@ Int64s = NDArray[np.int64]
 
 
 def run_steps(rules: BpeRules) -> NDArray[np.uint8]:
-    """Return uint8[256]: the period of the borders in a run of each byte; 0 where there is none.
+    """Return uint8[256]: the period of the borders in a run of each byte; 0 if there is none.
 
     Example: where a run of "a" becomes aaaa aaaa ..., that of "a" is 4.
     """

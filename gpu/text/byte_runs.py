@@ -119,7 +119,7 @@ def _run_ids(rules: BpeRules, limit: int) -> tuple[Int64s, Int64s]:
 
 
 def _run_symbols(ids: Int64s, bytes_used: Int64s, symbol_ids: UInt32s) -> Int64s:
-    """Return int64[K, MAX_RUN + 1]: a symbol of each id, any of several; 0 where there is none."""
+    """Return int64[K, MAX_RUN + 1]: a symbol of each id, any of several; 0 if there is none."""
     merged = symbol_ids[FIRST_MERGED:].astype(np.int64)
     order = np.append(np.argsort(merged, kind="stable"), 0)
     place = order[np.searchsorted(merged, ids, sorter=order[:-1])]

@@ -33,7 +33,7 @@ ROLE_CONTENTS = {
 
 
 def guess_roles(contents: Iterable[tuple[str, int]]) -> dict[str, int]:
-    """Guess the id of each role; of several contents, use the first in ROLE_CONTENTS."""
+    """Guess the id of each role by ROLE_CONTENTS, which lists contents by priority."""
     ids = dict(contents)
     return {
         role: next(ids[content] for content in usual if content in ids)

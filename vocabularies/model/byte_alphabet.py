@@ -23,12 +23,12 @@ _ENCODE = {byte: character for byte, character in enumerate(BYTE_TO_CHARACTER)}
 
 
 def to_alphabet(token: bytes) -> str:
-    """Spell bytes in the alphabet. Example: ``b" the"`` -> ``"Ġthe"``."""
+    """Convert bytes to characters of GPT-2's alphabet. Example: ``b" the"`` -> ``"Ġthe"``."""
     return token.decode("latin-1").translate(_ENCODE)
 
 
 def from_alphabet(token: str) -> bytes:
-    """Return the bytes that an alphabet string spells.
+    """Convert a string in GPT-2's alphabet to the bytes that it represents.
 
     Raises:
         KeyError: a character is not in the alphabet.

@@ -166,7 +166,7 @@ class PairTable:
     def best(self) -> int | None:
         """Find the record with the highest score; of equal scores, the lowest left, then right id.
 
-        Returns None where no pair has both `min_frequency` and the least score.
+        Returns None if no pair has both the frequency `min_frequency` and the lowest allowed score.
         """
         if (found := self._best_candidate()) is None:
             self._choose_candidates()

@@ -90,10 +90,11 @@ def _key_dtype(num_keys: int) -> type[np.uint16] | type[np.int64]:
 
 
 class Segmentation:
-    """Tokens in slots and the pairs of neighbours.
+    """The tokens of a corpus in their slots, and the pairs of neighbouring tokens.
 
     Attributes:
-        first, last: see above; int16 where every id fits, else int32.
+        first, last: the id of each token in its first and in its last slot, see the module; int16
+            if every id fits, else int32.
         lengths: the number of slots of each token, by id.
         records: the pairs with a frequency of at least `min_frequency`.
         num_tokens: the current number of tokens, weighted by the counts of their sequences;

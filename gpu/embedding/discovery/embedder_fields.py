@@ -109,7 +109,7 @@ def find_model_vocabulary(model: Any) -> Named:
 
 
 def _find_published(name: str) -> Named | None:
-    """Find the built-in vocabulary of a published model's name; None where there is none."""
+    """Find the built-in vocabulary of a published model's name; None if there is none."""
     own = name.rstrip("/").rpartition("/")[2].lower()
     found = next((builtin for pattern, builtin in _PUBLISHED if re.match(pattern, own)), None)
     return None if found is None else Named(load(found), found)
@@ -139,7 +139,7 @@ def _suggest(num_ids: int | None) -> str:
 
 
 def find_tokenizer(embedder: Any) -> Any:
-    """Find the tokenizer of an embedder; None where it has none."""
+    """Find the tokenizer of an embedder; None if it has none."""
     for name in _TOKENIZER_FIELDS:
         tokenizer = find_attribute(embedder, name)
         if tokenizer is not None:
@@ -150,7 +150,7 @@ def find_tokenizer(embedder: Any) -> Any:
 
 
 def find_pad_id(embedder: Any, tokenizer: Any) -> int:
-    """Find the id of the padding; 0 where neither the tokenizer nor the embedder has one."""
+    """Find the id of the padding; 0 if neither the tokenizer nor the embedder has one."""
     if isinstance(tokenizer, Vocabulary):
         return tokenizer.roles.get("pad", 0)
     for source in (tokenizer, embedder):
@@ -178,7 +178,7 @@ def find_padding_side(tokenizer: Any) -> PaddingSide:
 
 
 def find_token_len(embedder: Any) -> int | None:
-    """Find the only length that an embedder accepts; None where it accepts any."""
+    """Find the only length that an embedder accepts; None if it accepts any."""
     return find_number(embedder, _FIXED_FIELDS, 1, MAX_TOKEN_LEN)
 
 

@@ -30,7 +30,7 @@ def read_frame(vocabulary: Vocabulary) -> Frame:
 
 
 def find_frame(content: EncodeBatch, framed: EncodeBatch) -> Frame | None:
-    """Find the begin and end tokens of a tokenizer; None where they differ between texts.
+    """Find the begin and end tokens of a tokenizer; None if they differ between texts.
 
     Args:
         content: encodes rows without begin and end tokens.

@@ -28,7 +28,7 @@ class LookUpResult:
     Attributes:
         ids: [b, width], laid out as the RowLayout says. Rows with a byte whose code is
             NEEDS_UPSTREAM have arbitrary ids.
-        has_unknown: whether any byte has that code, valid once the ids are complete; None where
+        has_unknown: whether any byte has that code, valid once the ids are complete; None if
             the rule has an id for every byte.
         host: host memory that the device reads until then.
     """
