@@ -68,7 +68,7 @@ class Competitor:
 
     @property
     def is_ours(self) -> bool:
-        """Whether other ids than the proved ones end the benchmark."""
+        """Return whether other ids than the proved ones end the benchmark."""
         return self.name not in LIBRARIES
 
     def version(self) -> str:

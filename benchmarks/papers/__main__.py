@@ -66,7 +66,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def open_gpu(is_wanted: bool) -> GpuWays | None:
-    """Open the GPU; None: there is none."""
+    """Open the GPU; return None if there is none."""
     if not is_wanted:
         return None
     try:

@@ -33,7 +33,7 @@ def genomes_of(path: Path) -> list[str]:
 
 
 def statistics_rows(session: Session) -> Rows:
-    """Count k-mers as in the document's last table."""
+    """Count the k-mers of the genomes, for the last table of the mtDNA document."""
     vocabulary = KmerVocabulary.build(k=6)
     for name, file in GENOMES.items():
         path = session.data / "dna" / file

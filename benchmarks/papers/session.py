@@ -30,7 +30,7 @@ class Session:
 
     Attributes:
         data: the data folder.
-        gpu: the engine on the GPU; None: there is none.
+        gpu: the engine on the GPU; None without a GPU.
         slice_s: the seconds that the calls of one comparison may take together, about.
         left_out: the measurements that were left out, with the reasons.
     """

@@ -58,7 +58,7 @@ def _line(cells: list[str]) -> str:
 
 
 def _rate(row: Row) -> str:
-    """Write megabytes or megabases a second."""
+    """Format megabytes or megabases per second."""
     return short(1000 * gigas(row["bytes"], row["seconds"]).value)
 
 

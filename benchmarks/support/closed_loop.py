@@ -93,7 +93,7 @@ class Connection(asyncio.Protocol):
 async def measure(
     port: int, requests: list[bytes], num_connections: int, warmup_s: float, seconds: float
 ) -> Load:
-    """Load a server on loopback; only answers after the warm-up count."""
+    """Send requests to a server on loopback; only answers after the warm-up are counted."""
     load = Load()
     stop_at = [perf_counter() + warmup_s + seconds]
     loop = asyncio.get_running_loop()

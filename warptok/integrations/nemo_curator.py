@@ -113,7 +113,7 @@ class _BatchTokenizer(NamedTuple):
     Attributes:
         tokenizer: computes the ids.
         vocab_size: the number of ids, by which Curator chooses the type of ids in the files.
-        eos_token_id: the end-of-text token; None: there is none.
+        eos_token_id: the id of the end-of-text token; None if there is none.
     """
 
     tokenizer: Tokenizer

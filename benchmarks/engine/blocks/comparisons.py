@@ -185,7 +185,7 @@ class Comparison:
         return clocked(lambda: encode(next(turns)))
 
     def _compare(self, competitor: Competitor, given: Text, number: int, ids: Ids) -> None:
-        """Whether the ids of a batch or of its front are the proved ones."""
+        """Return whether the ids of a batch or of its front are the proved ones."""
         right = self.right[number]
         if given is not self.batches[number]:  # Ids of a front are the first ones of the whole.
             vocabulary, gpu = self.timed.vocabulary, self.session.gpu

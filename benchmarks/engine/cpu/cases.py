@@ -50,7 +50,7 @@ class Case:
 
     @property
     def is_one_row(self) -> bool:
-        """Whether an engine has to cut a long row itself."""
+        """Return whether an engine has to cut a long row itself."""
         return self.name.startswith("one ")
 
 

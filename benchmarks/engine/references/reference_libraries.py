@@ -126,7 +126,7 @@ def _gives_up(error: BaseException) -> bool:
 
 
 def reference_ids(files: ReferenceFiles, texts: Sequence[str]) -> tuple[str, list[Ids]]:
-    """Return the first library that does not give up, and its ids of each text."""
+    """Return the first library that encodes all texts without failing, and its ids of each text."""
     for library, ids in (("tiktoken", _tiktoken_ids), ("tokenizers", _tokenizers_ids)):
         try:
             return library, [ids(files, text) for text in texts]

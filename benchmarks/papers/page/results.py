@@ -28,7 +28,7 @@ class Found:
 
     @property
     def has_gpu(self) -> bool:
-        """Whether the machine has a GPU."""
+        """Return whether the machine has a GPU."""
         return "device" in self.machine
 
     def where(self) -> str:
@@ -38,7 +38,7 @@ class Found:
         return ", ".join(filter(None, (device, cores, str(self.machine.get("date", ""))[:10])))
 
     def seconds(self, **fields: object) -> Measured | None:
-        """Return the seconds of a row; None: there is none."""
+        """Return the seconds of a row, or None."""
         rows = select(self.rows, **fields)
         return seconds(rows[0]["seconds"]) if rows else None
 

@@ -244,7 +244,7 @@ def _grid(results: Results, columns: dict[str, str], words: str) -> str:
 
 
 def dnatok_encode(results: Results) -> str:
-    """Write Table S1's encoding: millions of ids a second."""
+    """Write the encoding rates of Table S1, in millions of ids per second."""
     return _dnatok(
         results.table("encode", "encode"),
         paper.DNATOK_ENCODE,
@@ -254,7 +254,7 @@ def dnatok_encode(results: Results) -> str:
 
 
 def dnatok_transfer(results: Results) -> str:
-    """Write Table S1's copies: millions of ids a second."""
+    """Write the copy rates of Table S1, in millions of ids per second."""
     return _dnatok(
         results.table("transfer", "transfer"),
         paper.DNATOK_TRANSFER,
@@ -264,7 +264,7 @@ def dnatok_transfer(results: Results) -> str:
 
 
 def dnatok_stream(results: Results) -> str:
-    """Write Tables S1's and S2's streams to embeddings: millions of ids a second."""
+    """Write the rates of embedding streams of Tables S1 and S2, in millions of ids per second."""
     return _dnatok(
         results.table("stream", "stream"),
         paper.DNATOK_STREAM,

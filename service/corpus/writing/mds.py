@@ -25,7 +25,7 @@ from service.runtime.atomic_files import Store
 INDEX = "index.json"
 MAX_BYTES = (1 << 32) - 1
 MAX_SHARD_TOKENS = 200_000_000
-"""Fits into MAX_BYTES even if each row is one id: 4 bytes, a byte of mask and 16 of sizes."""
+"""The most ids of a shard: even rows of one id, with 21 bytes each, stay below MAX_BYTES."""
 ONE_AXIS = 1 << 2
 LENGTH_TYPES = (("<BB", 1 << 8, 0), ("<BH", 1 << 16, 1), ("<BI", 1 << 32, 2))
 """For each integer type: its struct format, its largest length, and its number in MDS."""

@@ -88,7 +88,7 @@ class RemoteGpu:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the worker can be called."""
+        """Return whether the worker can be called."""
         return self._process.is_alive
 
     def open(self) -> None:

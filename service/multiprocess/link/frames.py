@@ -103,7 +103,7 @@ class Frame:
         return cls(content, Message(kind, values), number, shapes, loan, released)
 
     def read_arrays(self, borrow: Callable[[Any, str, tuple[int, ...]], NDArray[Any]]) -> None:
-        """Add the arrays to the message: views of the frame, or results of `borrow`."""
+        """Add the arrays to the message; `borrow` returns those that are in shared memory."""
         head_bytes, _ = SIZES.unpack_from(self.content)
         place = SIZES.size + head_bytes
         for dtype, shape, offset in self.shapes:
