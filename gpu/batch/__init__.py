@@ -7,5 +7,5 @@ kernels and their order.
 
 `small`, `large`, `decode`, `windows` and `augmented` call these modules. Only
 `transfer.put_batch` writes the words of the Job that describe a batch. No module here depends on
-the size of a batch or on how many are in flight.
+the size of a batch or on the number of batches in flight.
 """

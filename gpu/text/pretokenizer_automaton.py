@@ -121,7 +121,7 @@ def automaton(name: str) -> Automaton:
 
 @functools.cache
 def certain_automaton(name: str) -> Automaton:
-    """Make the tables of a rule for a reader that begins where a text or a pretoken begins.
+    """Make the tables of a rule for reading from the begin of a text or pretoken.
 
     All of its states are certain.
 

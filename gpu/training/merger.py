@@ -1,8 +1,9 @@
 """Merges pairs of tokens in device memory: a `vocabularies.training.merger.Merger` for the GPU.
 
 For each merge, kernels read the whole corpus, find the occurrences of the pair and write the
-tokens that remain (cuda/training/merge.cuh). The pairs are a table of all ids by all ids
-(cuda/training/pair_table.cuh). Merges, figures and saved states equal those of CpuMerger.
+tokens that remain (cuda/training/merge.cuh). The counts of pairs are a matrix, indexed by the left
+and the right id (cuda/training/pair_table.cuh). Merges, their figures and saved states equal those
+of CpuMerger.
 """
 
 from __future__ import annotations
@@ -159,7 +160,7 @@ class DeviceMerger:
 
     @property
     def first(self) -> Ids:
-        """`Segmentation.first`, int16 or int32[slots]: each id stands where its token begins."""
+        """The id of the token that begins in each slot; see `Segmentation.first`."""
         ids = np.empty(self._num_tokens_and_barriers, np.uint16)
         self._stream.copy_out(ids.ctypes.data, int(self._job["tokens"]), ids.nbytes)
         self._stream.synchronize()

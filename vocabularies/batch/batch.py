@@ -395,7 +395,7 @@ def join_texts(
     by: Any = native,
     copy: Copy | None = None,
 ) -> Joined:
-    """Encode and join texts: UTF-8 uint8[N], and where each begins, int64[B + 1].
+    """Join texts; return their UTF-8 bytes, uint8[N], and the begin of each text, int64[B + 1].
 
     Args:
         texts: the texts.
