@@ -181,9 +181,9 @@ def put_stacks(
     label_width: float,
     value_width: float = 60,
 ) -> None:
-    """Draw columns of stacked bars of one length, which share their rows, and a legend.
+    """Draw columns of stacked bars of equal length that share row labels, and a legend.
 
-    The legend has the meaning of each colour, by its name in `svg`.
+    The legend maps the name of each colour in `svg` to its meaning.
     """
     top = page.bottom + 14
     first_row = top + 14

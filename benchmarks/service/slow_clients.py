@@ -2,10 +2,10 @@
 
     python -m benchmarks.service.slow_clients --seconds 600 --out slow_clients.json
 
-The attack comes from 127.0.0.1: heads that never end, bodies that come slowly, and answers that are
-hardly read. Every half second /readyz is read from the same address, on a new connection. Honest
-clients come from 127.0.0.2, as each address has a limit of its own. They send small texts, half of
-them on new connections, before each attack and during it.
+The attack comes from 127.0.0.1: request heads that never end, bodies that arrive slowly, and
+answers that are read slowly. Every half second /readyz is read from the same address, on a new
+connection. Normal clients use 127.0.0.2, as limits are per address. They send small texts before
+and during each attack, half of them on new connections.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ FILES: dict[str, tuple[str, ...]] = {
 
 
 def numbers(seed: int, count: int, begin: int = 0) -> NDArray[np.uint64]:
-    """Make uint64[count] by splitmix64 from number `begin` on. Source: Steele, Lea, Flood, 2014."""
+    """Return numbers `begin` to `begin + count` of splitmix64 (Steele, Lea, Flood, 2014)."""
     first = np.uint64((seed * 0x2545F4914F6CDD1D) % 2**64)
     z = (np.arange(begin + 1, begin + count + 1, dtype=np.uint64) + first) * np.uint64(
         0x9E3779B97F4A7C15

@@ -45,7 +45,7 @@ class Case:
 
     @property
     def is_new_each_time(self) -> bool:
-        """Whether each call gets a batch that was not encoded before, as whole rows are words."""
+        """Return whether each call gets a new batch, which is needed if whole rows are words."""
         return self.kind == "dna" and len(self.batches) > 1
 
     @property

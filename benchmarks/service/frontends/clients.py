@@ -53,7 +53,7 @@ class Clients:
             each.shutdown()
 
     def run(self, work: Callable[..., Any], total: int) -> list[Any]:
-        """Run ``work(share, begin)`` in each process, shares of `total`; return their results."""
+        """Divide `total` among processes; return the results of ``work(share, begin)`` in each."""
         count = len(self._processes)
         begin = perf_counter() + START_S
         shares = [total * (n + 1) // count - total * n // count for n in range(count)]
