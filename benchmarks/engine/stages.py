@@ -121,10 +121,10 @@ def cpu_stages(case: Case) -> dict[str, Run]:
 
 @contextmanager
 def gpu_stages(ways: GpuWays, case: Case) -> Iterator[dict[str, Run]]:
-    """Yield the stages on a GPU.
+    """Yield, once, the function that runs each stage on a GPU, by name of the stage.
 
     Raises:
-        AssertionError: the kernels have other ids than the CPU engine.
+        AssertionError: the kernels compute other ids than the CPU engine.
     """
     pinned = ways.pinned(case.data)
     pinned_ids = ways.pinned(case.ids.view(np.uint8))

@@ -1,4 +1,4 @@
-"""The numbers of the papers' tables, to stand beside ours.
+"""The published numbers of the papers' tables, for comparison with the measured ones.
 
 Those of GeneticBPE are in benchmarks/training/mirna/published.py.
 """

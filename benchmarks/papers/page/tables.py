@@ -218,7 +218,7 @@ def blockbpe_merges(results: Results) -> str:
 
 
 def blockbpe_grid(results: Results) -> str:
-    """Write Figure 3: milliseconds from host to host."""
+    """Write the table of Figure 3: the milliseconds from texts to ids, both on the host."""
     return _grid(
         results,
         GRID_COLUMNS,

@@ -51,7 +51,7 @@ class RawWriter:
 
 
 class LlmcWriter(RawWriter):
-    """Writes one shard for llm.c: NAME.bin, 256 int32 of which three are used, and the ids."""
+    """Writes one shard for llm.c: NAME.bin, with a header of 256 int32 (three used) and the ids."""
 
     def __init__(self, plan: ShardPlan) -> None:
         super().__init__(plan)
@@ -104,7 +104,7 @@ class NpyWriter(RawWriter):
 
 
 def npy_header(dtype: np.dtype[np.generic], num_items: int) -> bytes:
-    """Return the first bytes of a .npy file with one axis."""
+    """Return the header of a .npy file for a one-dimensional array."""
     text = f"{{'descr': '{dtype.str}', 'fortran_order': False, 'shape': ({num_items},), }}"
     size = NPY_HEADER_BYTES - len(NPY_MAGIC) - 2
     return NPY_MAGIC + struct.pack("<H", size) + text.ljust(size - 1).encode() + b"\n"
