@@ -26,7 +26,7 @@ def start(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Start a worker from another folder, with a `service` in its way that cannot start it."""
     (folder / "service").mkdir(exist_ok=True)
     environment = {**os.environ, PATHS: str(folder)}
-    (folder / "service" / "__init__.py").touch()
+    (folder / "service" / "__init__.py").write_text("raise ImportError('another service')")
     return subprocess.run(
         [sys.executable, "-c", STARTER, str(ROOT), *arguments],
         env=environment,
