@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,10 +31,12 @@ class FileVersion(NamedTuple):
 class Store:
     """Stores files by name in one folder; without a folder it stores nothing.
 
-    A slash in a name is stored as %2F.
+    A slash in a name is stored as %2F. Only the user of this process may read private files; other
+    files have the mode that the umask, or a default ACL of the folder, gives to new files.
     """
 
     folder: Path | None
+    is_private: bool = False
 
     def path(self, name: str) -> Path | None:
         """Return the path of a file, which need not exist; None without a folder."""
@@ -58,7 +60,9 @@ class Store:
         """
         if self.folder is None:
             return None
-        descriptor, temporary = tempfile.mkstemp(PARTIAL, ".", self.folder)
+        temporary = self.folder / f".{secrets.token_hex(8)}{PARTIAL}"
+        mode = 0o600 if self.is_private else 0o666  # The system subtracts the umask.
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content)

@@ -62,7 +62,8 @@ def add_key(path: Path, name: str, scopes: tuple[Scope, ...], rates: Rates = UNL
             raise ValueError(f"{path}: there is a key {name} already")
         entries = json.loads(path.read_text(encoding="utf-8"))
     secret, entry = new_key(name, scopes, rates)
-    Store(path.parent).write(path.name, json.dumps([*entries, entry], indent=1).encode())
+    content = json.dumps([*entries, entry], indent=1).encode()
+    Store(path.parent, is_private=True).write(path.name, content)
     return secret
 
 

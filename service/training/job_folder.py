@@ -103,8 +103,8 @@ class JobFolders:
     def recover(self) -> Iterator[tuple[JobFolder, TrainingJob]]:
         """Lock the folders that earlier runs of the service left, oldest first.
 
-        Folders that another process holds are skipped. A folder without a record belongs to an
-        unfinished upload, and is removed.
+        Folders that another process holds, or another user, are skipped. A folder without a record
+        belongs to an unfinished upload, and is removed.
         """
         rows: list[tuple[JobFolder, TrainingJob]] = []
         if self._root is not None:
@@ -112,7 +112,7 @@ class JobFolders:
         for path in self._root.glob("[!.]*") if self._root else ():
             try:
                 folder = JobFolder(path)
-            except (BlockingIOError, NotADirectoryError):
+            except (BlockingIOError, NotADirectoryError, PermissionError):
                 continue
             try:
                 rows.append((folder, folder.read()))
@@ -133,7 +133,10 @@ class JobFolders:
 def _remove_abandoned_uploads(folder: Path) -> None:
     """Remove unfinished uploads of killed front ends."""
     for path in folder.glob(UPLOAD_PREFIX + "*"):
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except PermissionError:  # The upload of another user.
+            continue
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             path.unlink()

@@ -284,6 +284,7 @@ def test_the_command_line_makes_keys(tmp_path):
     command = [sys.executable, "-m", "service", "key", "me", "--file", str(path)]
     made = subprocess.run([*command, "--scopes", "manage"], capture_output=True, text=True)
     assert made.returncode == 0, made.stderr
+    assert path.stat().st_mode & 0o777 == 0o600
     guard = Guard(path, "0.0.0.0")
     assert guard.check(made.stdout.strip(), "manage") == "me"
     assert made.stdout.strip() not in path.read_text()

@@ -501,6 +501,19 @@ def test_an_upload_to_a_front_end_goes_through_a_file(worker, tmp_path):
     run(scenario)
 
 
+def test_jobs_and_uploads_of_another_user_are_skipped(tmp_path, monkeypatch):
+    def refuse(path, *_):
+        raise PermissionError(path)
+
+    folders = JobFolders(tmp_path)
+    folders.new().close()
+    (tmp_path / "training" / ".upload-left").touch()
+    with monkeypatch.context() as patches:
+        patches.setattr("service.training.job_folder.os.open", refuse)
+        assert list(folders.recover()) == []
+    assert len(list((tmp_path / "training").iterdir())) == 2
+
+
 def service_app(client: httpx.AsyncClient):
     """What FastAPI answers, behind the keys."""
     return client._transport.app.fastapi
