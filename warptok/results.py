@@ -299,6 +299,7 @@ class TextChunks:
         texts: the text of each chunk; None if not requested.
         num_tokens: the number of the text's tokens.
         engine: the engine that computed them: "gpu", "cpu" or "reference".
+        kernel_time: the seconds that the engine took, as in `EncodedBatch`.
     """
 
     ids: Ids
@@ -308,6 +309,7 @@ class TextChunks:
     texts: list[str] | None
     num_tokens: int
     engine: str
+    kernel_time: float | None = None
 
     def __len__(self) -> int:
         return len(self.starts)

@@ -6,7 +6,7 @@ Calls have the same names, options and defaults as in the service. All calls are
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Unpack, overload
@@ -381,7 +381,7 @@ class Tokenizer(TokenNames):
             message = f"chunk_size {chunk_size}, chunk_overlap {chunk_overlap}: {error}"
             raise InvalidRequest(message) from error
         own: TextOptions = {"add_special_tokens": False, "special": special}
-        encoded = self._encode_one("chunks", text, own, spans=True)
+        encoded, kernel_time = self._encode_timed("chunks", text, own, spans=True)
         assert encoded.spans is not None
         cut = cut_chunks(layout, encoded.ids, encoded.spans)
         whole = as_text(text, "codepoints", {})
@@ -398,6 +398,7 @@ class Tokenizer(TokenNames):
             texts=texts,
             num_tokens=cut.num_tokens,
             engine=encoded.engine,
+            kernel_time=kernel_time,
         )
 
     def windows(
@@ -430,7 +431,8 @@ class Tokenizer(TokenNames):
 
         Returns:
             W windows of C columns: `input_ids` int32[W, C], `attention_mask` int8[W, C],
-            `position_ids` int64[W, C] (bases), `channel` float32[W, C] and `starts` int64[W];
+            `position_ids` int64[W, C] (bases), `channel` float32[W, C], `starts` int64[W] and
+            `kernel_time`, the seconds that the engine took;
             `fields("het_values")` returns them as a model's arguments.
 
         Raises:
@@ -444,11 +446,12 @@ class Tokenizer(TokenNames):
             "circular": layout.circular,
             "uppercase": uppercase,
         }
-        encoded = self._encode_one("windows", sequence, options, spans=True)
+        encoded, kernel_time = self._encode_timed("windows", sequence, options, spans=True)
         assert encoded.spans is not None
         text = as_text(sequence, "codepoints", {})
         positions = convert_spans(encoded.spans, text, "codepoints")[:, 0]
-        return layout.cut(encoded.ids, positions, as_channel(channel, len(text)))
+        windows = layout.cut(encoded.ids, positions, as_channel(channel, len(text)))
+        return replace(windows, kernel_time=kernel_time)
 
     def encode_to_device(
         self,
@@ -541,11 +544,20 @@ class Tokenizer(TokenNames):
         self, call: str, text: str | bytes, options: TextOptions, *, spans: bool = False
     ) -> Encoded:
         """Encode one text; raise RowRefused if it is refused."""
+        encoded, _ = self._encode_timed(call, text, options, spans=spans)
+        return encoded
+
+    def _encode_timed(
+        self, call: str, text: str | bytes, options: TextOptions, *, spans: bool = False
+    ) -> tuple[Encoded, float]:
+        """Encode one text as `_encode_one` does; also return the seconds that the engine took."""
         made = make_options(call, options, spans=spans)
         batch = one_text(call, text, options).with_options(made)
+        begin = perf_counter()
         encoded = self._engine.encode(self._vocabulary, batch)
+        seconds = perf_counter() - begin
         raise_refused(encoded.errors)
-        return encoded
+        return encoded, seconds
 
     def _augment(
         self,

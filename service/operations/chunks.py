@@ -8,9 +8,10 @@ from functools import partial
 import orjson
 
 from service.batching.work import EncodeWork, Result
-from service.core.call import Call
+from service.core.call import Call, Times
 from service.core.errors import InvalidRequest, RowRefused, TooLarge
 from service.operations.context import Service
+from service.operations.encode import write_kernel_time
 from service.operations.operation import Operation, Render, make_work
 from service.operations.rendering.json_stream import flat_json, head, ragged_json
 from service.operations.rendering.offset_units import convert_spans
@@ -69,8 +70,8 @@ def _plan(
     service: Service, call: Call, entry: LoadedVocabulary, request: ChunksRequest
 ) -> tuple[EncodeWork, Render]:
     work, cut = plan_chunks(service, call, entry, request)
-    limit = service.settings.max_text_bytes
-    return work, lambda result: _write_chunks(entry, request, result, cut(result), limit)
+    limit, times = service.settings.max_text_bytes, call.times
+    return work, lambda result: _write_chunks(entry, request, result, cut(result), limit, times)
 
 
 def _write_chunks(
@@ -79,6 +80,7 @@ def _write_chunks(
     result: Result[Encoded],
     chunks: Chunks,
     max_text_bytes: int,
+    times: Times,
 ) -> Iterator[bytes]:
     """Write the answer.
 
@@ -89,11 +91,15 @@ def _write_chunks(
     if request.return_texts and num_bytes > max_text_bytes:
         message = f"the chunks have {num_bytes} bytes; max_text_bytes is {max_text_bytes}"
         raise TooLarge(message, "/return_texts")
-    return _write(entry, request, result, chunks)
+    return _write(entry, request, result, chunks, times)
 
 
 def _write(
-    entry: LoadedVocabulary, request: ChunksRequest, result: Result[Encoded], chunks: Chunks
+    entry: LoadedVocabulary,
+    request: ChunksRequest,
+    result: Result[Encoded],
+    chunks: Chunks,
+    times: Times,
 ) -> Iterator[bytes]:
     yield head(entry, b"ids")
     yield from ragged_json(chunks.ids, chunks.offsets, range(len(chunks.starts)))
@@ -107,7 +113,9 @@ def _write(
         for number, (begin, end) in enumerate(places):
             yield (b"," if number else b"") + orjson.dumps(request.text[begin:end])
         yield b"]"
-    yield b',"num_tokens":%d,"engine":"%b"}' % (chunks.num_tokens, result.engine.encode())
+    yield b',"num_tokens":%d,"engine":"%b"' % (chunks.num_tokens, result.engine.encode())
+    yield from write_kernel_time(request, times)
+    yield b"}"
 
 
 CHUNKS = Operation(ChunksRequest, _plan)

@@ -39,7 +39,14 @@ from service.operations.rendering.json_stream import (
 )
 from service.operations.rendering.offset_units import convert_spans
 from service.operations.rendering.padding import pad_rows
-from service.operations.schemas import CountRequest, EncodeBatchRequest, EncodeRequest, row_options
+from service.operations.schemas import (
+    ChunksRequest,
+    CountRequest,
+    EncodeBatchRequest,
+    EncodeRequest,
+    WindowsRequest,
+    row_options,
+)
 from service.operations.unknown_ids import find_share_of_result, find_unknown_share
 from vocabularies.batch.batch import DEFAULT_OPTIONS, Encoded, EncodeOptions
 from vocabularies.model.vocabulary import Vocabulary
@@ -48,6 +55,7 @@ if TYPE_CHECKING:
     from service.operations.context import Service
     from service.registry.entries import LoadedVocabulary
 
+TimedRequest = EncodeRequest | EncodeBatchRequest | CountRequest | WindowsRequest | ChunksRequest
 OPTION_FIELDS = (
     "add_special_tokens",
     "special",
@@ -177,15 +185,13 @@ def _write_text(
         yield from tokens_json(entry.vocabulary, ids, request.token_form)
     if (truncated := truncated_row(result, row)) is not None:
         yield b',"truncated":' + orjson.dumps(truncated)
-    yield from _write_kernel_time(request, times)
+    yield from write_kernel_time(request, times)
     yield from write_unknown_share(find_unknown_share(entry.vocabulary, ids))
     yield b"}"
 
 
-def _write_kernel_time(
-    request: EncodeRequest | EncodeBatchRequest | CountRequest, times: Times | None
-) -> Iterator[bytes]:
-    """Write the engine's computing time, if it is requested and known."""
+def write_kernel_time(request: TimedRequest, times: Times | None) -> Iterator[bytes]:
+    """Write the field `kernel_time`, preceded by a comma, if it is requested and known."""
     if request.return_kernel_time and times is not None:
         yield b',"kernel_time":%.7f' % times.encode_s
 
@@ -339,7 +345,7 @@ def _write_batch(
         yield from _write_batch_extras(entry, request, result)
     if errors := result.row_errors():
         yield b',"errors":' + orjson.dumps(make_row_faults(errors))
-    yield from _write_kernel_time(request, times)
+    yield from write_kernel_time(request, times)
     yield from write_unknown_share(find_share_of_result(entry.vocabulary, result))
     yield b"}"
 
@@ -402,7 +408,7 @@ def _render_count(
     yield b',"engine":"%b"' % result.engine.encode()
     if errors := result.row_errors():
         yield b',"errors":' + orjson.dumps(make_row_faults(errors))
-    yield from _write_kernel_time(request, times)
+    yield from write_kernel_time(request, times)
     yield b"}"
 
 

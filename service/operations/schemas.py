@@ -280,6 +280,7 @@ class WindowsRequest(Strict):
     add_cls: bool = Field(False, description=ADD_CLS)
     reverse_complement: bool = Field(False, description=REVERSE)
     uppercase: bool = Field(False, description=UPPERCASE)
+    return_kernel_time: bool = Field(False, description=KERNEL_TIME)
     if_digest: str | None = Field(None, description=IF_DIGEST)
 
 
@@ -316,6 +317,7 @@ class ChunksRequest(Strict):
     )
     return_texts: bool = Field(False, description="Answer the text of each chunk as well.")
     surrogates: Surrogates = Field("refuse", description=SURROGATES)
+    return_kernel_time: bool = Field(False, description=KERNEL_TIME)
     if_digest: str | None = Field(None, description=IF_DIGEST)
 
 
@@ -414,6 +416,7 @@ class WindowsResponse(BaseModel):
     starts: list[int] = Field(description="First token of each window.")
     num_tokens: int = Field(description="Tokens of the whole sequence.")
     engine: Literal["gpu", "cpu", "reference"]
+    kernel_time: float | None = Field(default=None, description="Only when requested.")
     unknown_share: float | None = Field(default=None, description=UNKNOWN_SHARE)
 
 
@@ -431,6 +434,7 @@ class ChunksResponse(BaseModel):
     texts: list[str] = Field(default=[], description="Only when requested.")
     num_tokens: int = Field(description="Tokens of the whole text.")
     engine: Literal["gpu", "cpu", "reference"]
+    kernel_time: float | None = Field(default=None, description="Only when requested.")
 
 
 def row_options(value: Any, num_rows: int) -> list[Any]:

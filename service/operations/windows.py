@@ -11,10 +11,10 @@ import orjson
 from numpy.typing import NDArray
 
 from service.batching.work import EncodeWork, Result
-from service.core.call import Call
+from service.core.call import Call, Times
 from service.core.errors import InvalidRequest, RowRefused, TooLarge
 from service.operations.context import Service
-from service.operations.encode import write_unknown_share
+from service.operations.encode import write_kernel_time, write_unknown_share
 from service.operations.operation import Operation, Render, make_work
 from service.operations.rendering.json_stream import flat_json, head, matrix_json
 from service.operations.rendering.offset_units import convert_spans
@@ -51,7 +51,7 @@ def _plan(
     service: Service, call: Call, entry: LoadedVocabulary, request: WindowsRequest
 ) -> tuple[EncodeWork, Render]:
     work, cut = plan_windows(service, call, entry, request)
-    return work, lambda result: _write_windows(entry, request, result, cut(result))
+    return work, lambda result: _write_windows(entry, request, result, cut(result), call.times)
 
 
 WINDOWS = Operation(WindowsRequest, _plan)
@@ -127,7 +127,11 @@ def _channel(request: WindowsRequest) -> NDArray[np.float32] | None:
 
 
 def _write_windows(
-    entry: LoadedVocabulary, request: WindowsRequest, result: Result[Encoded], windows: Windows
+    entry: LoadedVocabulary,
+    request: WindowsRequest,
+    result: Result[Encoded],
+    windows: Windows,
+    times: Times,
 ) -> Iterator[bytes]:
     yield head(entry, b"input_ids")
     yield from matrix_json(windows.input_ids)
@@ -142,5 +146,6 @@ def _write_windows(
     yield from flat_json(windows.starts)
     num_tokens = result.offsets[result.begin + 1] - result.offsets[result.begin]
     yield b',"num_tokens":%d,"engine":"%b"' % (num_tokens, result.engine.encode())
+    yield from write_kernel_time(request, times)
     yield from write_unknown_share(find_share_of_result(entry.vocabulary, result))
     yield b"}"

@@ -205,7 +205,7 @@ class DecodeBatchResponse(_message.Message):
     def __init__(self, data: _Optional[bytes] = ..., offsets: _Optional[bytes] = ..., engine: _Optional[str] = ..., errors: _Optional[_Iterable[_Union[RowError, _Mapping]]] = ...) -> None: ...
 
 class WindowsRequest(_message.Message):
-    __slots__ = ("vocabulary", "sequence", "window", "stride", "circular", "reverse_complement", "channel", "add_cls", "junction", "uppercase", "if_digest")
+    __slots__ = ("vocabulary", "sequence", "window", "stride", "circular", "reverse_complement", "channel", "add_cls", "junction", "uppercase", "if_digest", "return_kernel_time")
     VOCABULARY_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     WINDOW_FIELD_NUMBER: _ClassVar[int]
@@ -217,6 +217,7 @@ class WindowsRequest(_message.Message):
     JUNCTION_FIELD_NUMBER: _ClassVar[int]
     UPPERCASE_FIELD_NUMBER: _ClassVar[int]
     IF_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    RETURN_KERNEL_TIME_FIELD_NUMBER: _ClassVar[int]
     vocabulary: str
     sequence: bytes
     window: int
@@ -228,10 +229,11 @@ class WindowsRequest(_message.Message):
     junction: str
     uppercase: bool
     if_digest: str
-    def __init__(self, vocabulary: _Optional[str] = ..., sequence: _Optional[bytes] = ..., window: _Optional[int] = ..., stride: _Optional[int] = ..., circular: _Optional[bool] = ..., reverse_complement: _Optional[bool] = ..., channel: _Optional[bytes] = ..., add_cls: _Optional[bool] = ..., junction: _Optional[str] = ..., uppercase: _Optional[bool] = ..., if_digest: _Optional[str] = ...) -> None: ...
+    return_kernel_time: bool
+    def __init__(self, vocabulary: _Optional[str] = ..., sequence: _Optional[bytes] = ..., window: _Optional[int] = ..., stride: _Optional[int] = ..., circular: _Optional[bool] = ..., reverse_complement: _Optional[bool] = ..., channel: _Optional[bytes] = ..., add_cls: _Optional[bool] = ..., junction: _Optional[str] = ..., uppercase: _Optional[bool] = ..., if_digest: _Optional[str] = ..., return_kernel_time: _Optional[bool] = ...) -> None: ...
 
 class WindowsResponse(_message.Message):
-    __slots__ = ("input_ids", "attention_mask", "position_ids", "channel", "num_windows", "width", "starts")
+    __slots__ = ("input_ids", "attention_mask", "position_ids", "channel", "num_windows", "width", "starts", "kernel_time")
     INPUT_IDS_FIELD_NUMBER: _ClassVar[int]
     ATTENTION_MASK_FIELD_NUMBER: _ClassVar[int]
     POSITION_IDS_FIELD_NUMBER: _ClassVar[int]
@@ -239,6 +241,7 @@ class WindowsResponse(_message.Message):
     NUM_WINDOWS_FIELD_NUMBER: _ClassVar[int]
     WIDTH_FIELD_NUMBER: _ClassVar[int]
     STARTS_FIELD_NUMBER: _ClassVar[int]
+    KERNEL_TIME_FIELD_NUMBER: _ClassVar[int]
     input_ids: bytes
     attention_mask: bytes
     position_ids: bytes
@@ -246,10 +249,11 @@ class WindowsResponse(_message.Message):
     num_windows: int
     width: int
     starts: bytes
-    def __init__(self, input_ids: _Optional[bytes] = ..., attention_mask: _Optional[bytes] = ..., position_ids: _Optional[bytes] = ..., channel: _Optional[bytes] = ..., num_windows: _Optional[int] = ..., width: _Optional[int] = ..., starts: _Optional[bytes] = ...) -> None: ...
+    kernel_time: float
+    def __init__(self, input_ids: _Optional[bytes] = ..., attention_mask: _Optional[bytes] = ..., position_ids: _Optional[bytes] = ..., channel: _Optional[bytes] = ..., num_windows: _Optional[int] = ..., width: _Optional[int] = ..., starts: _Optional[bytes] = ..., kernel_time: _Optional[float] = ...) -> None: ...
 
 class ChunksRequest(_message.Message):
-    __slots__ = ("vocabulary", "text", "chunk_size", "chunk_overlap", "add_special_tokens", "special", "if_digest")
+    __slots__ = ("vocabulary", "text", "chunk_size", "chunk_overlap", "add_special_tokens", "special", "if_digest", "return_kernel_time")
     VOCABULARY_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     CHUNK_SIZE_FIELD_NUMBER: _ClassVar[int]
@@ -257,6 +261,7 @@ class ChunksRequest(_message.Message):
     ADD_SPECIAL_TOKENS_FIELD_NUMBER: _ClassVar[int]
     SPECIAL_FIELD_NUMBER: _ClassVar[int]
     IF_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    RETURN_KERNEL_TIME_FIELD_NUMBER: _ClassVar[int]
     vocabulary: str
     text: bytes
     chunk_size: int
@@ -264,10 +269,11 @@ class ChunksRequest(_message.Message):
     add_special_tokens: bool
     special: str
     if_digest: str
-    def __init__(self, vocabulary: _Optional[str] = ..., text: _Optional[bytes] = ..., chunk_size: _Optional[int] = ..., chunk_overlap: _Optional[int] = ..., add_special_tokens: _Optional[bool] = ..., special: _Optional[str] = ..., if_digest: _Optional[str] = ...) -> None: ...
+    return_kernel_time: bool
+    def __init__(self, vocabulary: _Optional[str] = ..., text: _Optional[bytes] = ..., chunk_size: _Optional[int] = ..., chunk_overlap: _Optional[int] = ..., add_special_tokens: _Optional[bool] = ..., special: _Optional[str] = ..., if_digest: _Optional[str] = ..., return_kernel_time: _Optional[bool] = ...) -> None: ...
 
 class ChunksResponse(_message.Message):
-    __slots__ = ("ids", "offsets", "spans", "starts", "num_tokens", "engine", "digest")
+    __slots__ = ("ids", "offsets", "spans", "starts", "num_tokens", "engine", "digest", "kernel_time")
     IDS_FIELD_NUMBER: _ClassVar[int]
     OFFSETS_FIELD_NUMBER: _ClassVar[int]
     SPANS_FIELD_NUMBER: _ClassVar[int]
@@ -275,6 +281,7 @@ class ChunksResponse(_message.Message):
     NUM_TOKENS_FIELD_NUMBER: _ClassVar[int]
     ENGINE_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
+    KERNEL_TIME_FIELD_NUMBER: _ClassVar[int]
     ids: bytes
     offsets: bytes
     spans: bytes
@@ -282,7 +289,8 @@ class ChunksResponse(_message.Message):
     num_tokens: int
     engine: str
     digest: str
-    def __init__(self, ids: _Optional[bytes] = ..., offsets: _Optional[bytes] = ..., spans: _Optional[bytes] = ..., starts: _Optional[bytes] = ..., num_tokens: _Optional[int] = ..., engine: _Optional[str] = ..., digest: _Optional[str] = ...) -> None: ...
+    kernel_time: float
+    def __init__(self, ids: _Optional[bytes] = ..., offsets: _Optional[bytes] = ..., spans: _Optional[bytes] = ..., starts: _Optional[bytes] = ..., num_tokens: _Optional[int] = ..., engine: _Optional[str] = ..., digest: _Optional[str] = ..., kernel_time: _Optional[float] = ...) -> None: ...
 
 class ListVocabulariesRequest(_message.Message):
     __slots__ = ()

@@ -90,6 +90,7 @@ def test_calls_on_one_text_are_those_of_a_tokenizer(client, gpt2):
     assert theirs.texts == ours.texts
     for name in ("ids", "offsets", "offset_mapping", "starts"):
         assert getattr(theirs, name).tolist() == getattr(ours, name).tolist()
+    assert 0 < theirs.kernel_time < 60 > ours.kernel_time > 0
 
 
 def test_counts_and_texts_are_those_of_a_tokenizer(client, gpt2, monkeypatch):
@@ -114,6 +115,7 @@ def test_windows_and_padding_are_those_of_a_tokenizer(server):
         for name in ("input_ids", "attention_mask", "position_ids", "channel", "starts"):
             assert getattr(theirs, name).dtype == getattr(ours, name).dtype
             assert getattr(theirs, name).tolist() == getattr(ours, name).tolist()
+        assert 0 < theirs.kernel_time < 60 > ours.kernel_time > 0
         assert client.windows("").input_ids.size == 0
         padded = client.encode_batch([sequence, "ACGTACG"], padding="longest")
         right = tok.encode_batch([sequence, "ACGTACG"], padding="longest")

@@ -92,6 +92,7 @@ def test_calls_on_one_text_are_those_of_a_tokenizer(client, gpt2):
     assert (theirs.texts, theirs.num_tokens) == (ours.texts, ours.num_tokens)
     for name in ("ids", "offsets", "offset_mapping", "starts"):
         assert getattr(theirs, name).tolist() == getattr(ours, name).tolist()
+    assert 0 < theirs.kernel_time < 60 > ours.kernel_time > 0
 
 
 def test_counts_texts_and_windows_are_those_of_a_tokenizer(client, target, gpt2):
@@ -115,6 +116,7 @@ def test_counts_texts_and_windows_are_those_of_a_tokenizer(client, target, gpt2)
         for name in ("input_ids", "attention_mask", "position_ids", "channel", "starts"):
             assert getattr(theirs, name).dtype == getattr(ours, name).dtype
             assert getattr(theirs, name).tolist() == getattr(ours, name).tolist()
+        assert 0 < theirs.kernel_time < 60 > ours.kernel_time > 0
 
 
 def test_messages_have_every_option():

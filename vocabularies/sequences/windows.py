@@ -29,6 +29,7 @@ class Windows:
         channel: float32[W, C], the channel's value at that base; 0.0 for prefix and padding. None
             if no channel was given.
         starts: int64[W], the number of the first token of each window.
+        kernel_time: the seconds that an engine took to compute the tokens; None if not measured.
     """
 
     input_ids: NDArray[np.int32]
@@ -36,6 +37,7 @@ class Windows:
     position_ids: NDArray[np.int64]
     channel: NDArray[np.float32] | None
     starts: NDArray[np.int64]
+    kernel_time: float | None = None
 
     def fields(self, channel_name: str = "channel") -> dict[str, NDArray[Any]]:
         """Return {name: array} for the inputs of a model; the channel, if any, is `channel_name`.

@@ -258,6 +258,7 @@ class GrpcCalls:
             add_special_tokens=add_special_tokens,
             special=special,
             if_digest=self._if_digest,
+            return_kernel_time=True,
         )
         answer = yield GrpcRequest("Chunks", message, self._pb.ChunksResponse)
         spans = np.frombuffer(answer.spans, np.int64).reshape(-1, 2)
@@ -273,6 +274,7 @@ class GrpcCalls:
             texts=texts,
             num_tokens=answer.num_tokens,
             engine=answer.engine,
+            kernel_time=answer.kernel_time,
         )
 
     def windows(
@@ -304,6 +306,7 @@ class GrpcCalls:
             reverse_complement=reverse_complement,
             uppercase=uppercase,
             if_digest=self._if_digest,
+            return_kernel_time=True,
         )
         answer = yield GrpcRequest("Windows", message, self._pb.WindowsResponse)
         shape = answer.num_windows, answer.width
@@ -317,6 +320,7 @@ class GrpcCalls:
             position_ids=read(answer.position_ids, np.int64),
             channel=None if values is None else read(answer.channel, np.float32),
             starts=np.frombuffer(answer.starts, np.int64).copy(),
+            kernel_time=answer.kernel_time,
         )
 
     def vocabularies(self) -> GrpcCall[list[dict[str, Any]]]:

@@ -207,6 +207,7 @@ class ServiceCalls:
             "chunk_overlap": chunk_overlap,
             "offset_unit": offset_unit,
             "return_texts": return_texts,
+            "return_kernel_time": True,
         }
         answer = (yield self._post("/v1/chunks", body)).json()
         ids, offsets = join_rows(answer["ids"], np.int32)
@@ -218,6 +219,7 @@ class ServiceCalls:
             texts=answer.get("texts"),
             num_tokens=answer["num_tokens"],
             engine=answer["engine"],
+            kernel_time=answer["kernel_time"],
         )
 
     def windows(
@@ -247,6 +249,7 @@ class ServiceCalls:
             "add_cls": add_cls,
             "reverse_complement": reverse_complement,
             "uppercase": uppercase,
+            "return_kernel_time": True,
         }
         if values is not None:
             body["channel"] = values.astype(np.float64)
@@ -258,7 +261,8 @@ class ServiceCalls:
         if values is not None:
             values = np.array(answer["channel"], np.float32).reshape(shape)
         starts = np.array(answer["starts"], np.int64)
-        return Windows(**matrices, channel=values, starts=starts)
+        kernel_time: float = answer["kernel_time"]
+        return Windows(**matrices, channel=values, starts=starts, kernel_time=kernel_time)
 
     def vocabularies(self) -> Call[list[dict[str, Any]]]:
         """List the vocabularies of the service."""

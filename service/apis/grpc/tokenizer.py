@@ -206,7 +206,8 @@ async def windows(service: Service, call: Call, request: pb.WindowsRequest) -> p
     except ValidationError as error:
         raise invalid_body(error) from error
     work, cut = plan_windows(service, call, entry, windows_request)
-    made = cut(await service.batcher.run(work))
+    result = await service.batcher.run(work)
+    made = cut(result)
     return pb.WindowsResponse(
         input_ids=made.input_ids.tobytes(),
         attention_mask=made.attention_mask.tobytes(),
@@ -215,6 +216,7 @@ async def windows(service: Service, call: Call, request: pb.WindowsRequest) -> p
         num_windows=made.input_ids.shape[0],
         width=made.input_ids.shape[1],
         starts=made.starts.tobytes(),
+        kernel_time=result.seconds if request.return_kernel_time else 0.0,
     )
 
 
@@ -247,6 +249,7 @@ async def chunks(service: Service, call: Call, request: pb.ChunksRequest) -> pb.
         num_tokens=made.num_tokens,
         engine=result.engine,
         digest=entry.vocabulary.digest,
+        kernel_time=result.seconds if request.return_kernel_time else 0.0,
     )
 
 

@@ -51,6 +51,8 @@ def test_the_time_of_the_engine_is_answered_where_it_is_requested():
         ("/v1/encode", {"vocabulary": "gpt2", "text": "Hello"}),
         ("/v1/encode/batch", {"vocabulary": "gpt2", "texts": ["Hello", ""]}),
         ("/v1/count", {"vocabulary": "gpt2", "texts": ["Hello"]}),
+        ("/v1/windows", {"vocabulary": "mtdna6", "sequence": "GATCACAG"}),
+        ("/v1/chunks", {"vocabulary": "gpt2", "text": "Hello"}),
     ]
 
     async def scenario():

@@ -315,8 +315,11 @@ def test_windows():
             assert ids[0].tolist() == row[:8]
             assert channel[1].tolist() == [4, 5, 6, 7, 8, 9, 10, 11]
             assert np.frombuffer(answer.starts, np.int64).tolist() == [0, 4, 8, 12, 16]
+            assert answer.kernel_time == 0
             request.junction = "prepend"
+            request.return_kernel_time = True
             answer = await client.Windows(request)
+            assert answer.kernel_time > 0
             positions = np.frombuffer(answer.position_ids, np.int64).reshape(shape)
             assert positions[0].tolist() == [15, 16, 17, 18, 19, 0, 1, 2]
 
@@ -357,6 +360,9 @@ def test_chunks():
             spans = np.frombuffer(answer.spans, np.int64).reshape(-1, 2).tolist()
             assert (spans[0][0], spans[-1][1]) == (0, len(text))
             assert (answer.num_tokens, answer.engine) == (len(row), "cpu")
+            assert answer.kernel_time == 0
+            request.return_kernel_time = True
+            assert (await client.Chunks(request)).kernel_time > 0
             for change, field in (
                 ({"chunk_overlap": 3}, "chunk_overlap"),
                 ({"text": b"\xff"}, "text: byte 0"),
