@@ -333,7 +333,7 @@ def test_sigterm_finishes_what_was_accepted_and_exits_with_0(tmp_path):
 
 
 def test_a_misspelt_setting_stops_the_start_with_the_near_name(tmp_path):
-    with pytest.raises(AssertionError, match="WARPTOK_PRELOD is no setting; did you mean"):
+    with pytest.raises(AssertionError, match="WARPTOK_PRELOD is not a setting; did you mean"):
         with server_process(tmp_path, {"WARPTOK_PRELOD": "none"}):
             pass
 

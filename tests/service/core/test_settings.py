@@ -24,7 +24,7 @@ def test_the_environment_is_read_with_our_prefix(monkeypatch):
 
 def test_a_misspelt_variable_stops_the_start_and_names_the_near_one(monkeypatch):
     monkeypatch.setenv("WARPTOK_MAX_TEXT", "5")
-    with pytest.raises(UnknownSetting, match="WARPTOK_MAX_TEXT is no setting; did you mean"):
+    with pytest.raises(UnknownSetting, match="WARPTOK_MAX_TEXT is not a setting; did you mean"):
         read_settings()
 
 
