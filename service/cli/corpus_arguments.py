@@ -22,9 +22,18 @@ def add_corpus(parser: argparse.ArgumentParser, number: Number) -> None:
         "rejected; rejects_*.jsonl in DIR has the reasons."
     )
     parser.add_argument(
-        "inputs", nargs="+", metavar="IN", help="files, folders, or URLs that fsspec knows"
+        "inputs",
+        nargs="+",
+        metavar="IN",
+        help="files, folders, or URLs with a scheme that fsspec reads",
     )
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the shards' folder")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="folder to which the shards are written",
+    )
     _add_reading(parser.add_argument_group("what documents are"), number)
     _add_ids(parser.add_argument_group("what their ids are"))
     _add_rows(parser.add_argument_group("what rows are (default: documents)"), number)
@@ -36,30 +45,34 @@ def _add_reading(group: argparse._ArgumentGroup, number: Number) -> None:
     group.add_argument(
         "--read-as",
         choices=READ_AS,
-        help="the format of all files (default: by the ends of their names; .txt is text, of which "
-        "a file is a document; of lines each is one)",
+        help="read all files in this format (default: the format that each name's ending says; "
+        "in .txt each file is a document, in lines each line is one)",
     )
-    group.add_argument("--key", metavar="NAME", help="key or column of the text (default: text)")
+    group.add_argument(
+        "--key", metavar="NAME", help="key or column that contains the text (default: text)"
+    )
     group.add_argument(
         "--chats",
         action="store_true",
-        help="of JSONL: --key (default: messages) has a list of messages, and the chat template in "
-        "the vocabulary's folder makes a text of it",
+        help="JSONL only: --key (default: messages) names a list of messages, which the chat "
+        "template in the vocabulary's folder renders as text",
     )
     group.add_argument(
-        "--chat-template", type=Path, metavar="FILE", help="with --chats: another template"
+        "--chat-template", type=Path, metavar="FILE", help="with --chats: use this template instead"
     )
     group.add_argument(
         "--max-document-bytes",
         type=number(1, 1 << 31),
         default=256 << 20,
         metavar="N",
-        help="longer documents are rejected (default: 268435456); memory is about five times that",
+        help="reject documents of more than N bytes (default: 268435456); the run needs about "
+        "five times as much memory",
     )
     group.add_argument(
         "--skip-unreadable",
         action="store_true",
-        help="leave out files that cannot be read, from the damaged place on, as rejects",
+        help="report files that cannot be read as rejects and go on; what stands before a "
+        "damaged place is used",
     )
 
 
@@ -67,9 +80,11 @@ def _add_ids(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--append-eod",
         action="store_true",
-        help="put the vocabulary's end-of-text token, or that of --eod, behind each document",
+        help="put the vocabulary's end-of-text token, or the token of --eod, after each document",
     )
-    group.add_argument("--eod", metavar="TOKEN", help="the token of --append-eod")
+    group.add_argument(
+        "--eod", metavar="TOKEN", help="token that --append-eod puts after each document"
+    )
     group.add_argument("--begin", metavar="TOKEN", help="put this token before each document")
     group.add_argument(
         "--add-special-tokens",
@@ -80,7 +95,8 @@ def _add_ids(group: argparse._ArgumentGroup) -> None:
         "--special",
         choices=("match", "plain", "refuse"),
         default="match",
-        help="what special-token text inside a document is (default: match)",
+        help="text of special tokens in a document: give it its id (match), treat it as plain "
+        "text, or refuse the document (default: match)",
     )
 
 
@@ -89,71 +105,80 @@ def _add_rows(group: argparse._ArgumentGroup, number: Number) -> None:
         "--pack",
         type=number(1, 1 << 24),
         metavar="N",
-        help="rows of N ids: documents follow one another, and are cut where a row ends",
+        help="join the documents and cut them into rows of N ids",
     )
     group.add_argument(
         "--window",
         type=number(1, 1 << 20),
         metavar="N",
-        help="a row for each window of N ids of a document, such as a sequence of DNA",
+        help="write a row for each window of N ids of a document, such as a DNA sequence",
     )
     group.add_argument(
         "--stride",
         type=number(1, 1 << 20),
         metavar="N",
-        help="ids from the start of a window to the next (default: N of --window)",
+        help="number of ids between the starts of two windows (default: N of --window)",
     )
-    group.add_argument("--reverse-complement", action="store_true", help="DNA: the other strand")
+    group.add_argument(
+        "--reverse-complement", action="store_true", help="DNA: encode the reverse complement"
+    )
     group.add_argument(
         "--uppercase",
         action="store_true",
-        help="make the letters a to z upper case first, such as those of soft-masked DNA",
+        help="convert the letters a to z to upper case first, as for soft-masked DNA",
     )
     group.add_argument(
         "--loss-mask",
         action="store_true",
-        help="with --chats: say for each id whether it is the assistant's",
+        help="with --chats: also write for each id whether it belongs to the assistant",
     )
     group.add_argument(
         "--shuffle",
         type=number(0, MAX_INT64),
         metavar="SEED",
-        help="put the rows of each shard in an order that the seed decides",
+        help="shuffle the rows of each shard, in an order that depends on the seed only",
     )
 
 
 def _add_shards(group: argparse._ArgumentGroup, number: Number) -> None:
     group.add_argument(
-        "--format", choices=FORMATS, default="megatron", help="default: megatron, .bin and .idx"
+        "--format",
+        choices=FORMATS,
+        default="megatron",
+        help="format of the shards (default: megatron, which writes .bin and .idx)",
     )
     group.add_argument(
         "--shard-tokens",
         type=number(1, MAX_INT64),
         metavar="N",
-        help="most ids of a shard, unless one document has more (default: 1000000000, or the most "
-        "that the format holds)",
+        help="maximum number of ids in a shard; a longer document gets a shard of its own "
+        "(default: 1000000000, or the maximum of the format)",
     )
     group.add_argument(
         "--parts",
         type=number(1, 99_999),
         default=1,
         metavar="N",
-        help="deal the files to so many parts with shards of their own, which are read and written "
-        "side by side (default: 1)",
+        help="divide the files into N parts, which run in parallel and write separate shards "
+        "(default: 1)",
     )
     group.add_argument(
-        "--prefix", type=_prefix, default="shard", metavar="NAME", help="begin of shards' names"
+        "--prefix",
+        type=_prefix,
+        default="shard",
+        metavar="NAME",
+        help="prefix of the names of the shards",
     )
     group.add_argument(
         "--no-digests",
         action="store_true",
-        help="no SHA-256 of inputs and shards",
+        help="do not compute SHA-256 of inputs and shards",
     )
 
 
 def _prefix(argument: str) -> str:
     if PREFIX.fullmatch(argument) is None:
-        raise argparse.ArgumentTypeError("letters, digits, '_', '.' and '-' only")
+        raise argparse.ArgumentTypeError("must consist of letters, digits, '_', '.' and '-'")
     return argument
 
 
@@ -162,25 +187,32 @@ def _add_running(group: argparse._ArgumentGroup, number: Number) -> None:
         "--engine",
         choices=("auto", "cpu", "gpu"),
         default="auto",
-        help="what computes the ids (default: auto, the GPUs where there are any)",
+        help="engine that computes the ids (default: auto, which uses the GPUs if there are any)",
     )
     group.add_argument(
-        "--threads", type=number(1, 1024), metavar="N", help="default: one a usable core"
+        "--threads",
+        type=number(1, 1024),
+        metavar="N",
+        help="number of threads (default: one for each usable core)",
     )
     group.add_argument(
         "--ray",
         metavar="ADDRESS",
-        help="run the parts on a cluster of Ray, such as auto or 10.0.0.1:6379, whose nodes have "
-        "all files and DIR under the same paths; --parts says how many there are, and --threads "
-        "how many cores each has (default: one, or its share of a node with GPUs)",
+        help="run the parts on a Ray cluster, such as auto or 10.0.0.1:6379. All nodes must have "
+        "the input files and DIR under the same paths. --parts sets the number of parts, "
+        "--threads the cores of each (default: one, or an equal share of a node with GPUs)",
     )
     group.add_argument(
         "--verify",
         type=number(1, 1_000_000),
         default=0,
         metavar="N",
-        help="compare N documents with the reference while it runs",
+        help="compare the ids of N documents with the reference during the run",
     )
-    group.add_argument("--fresh", action="store_true", help="remove another job's files first")
-    group.add_argument("--json", action="store_true", help="print the result as a JSON object")
-    group.add_argument("--quiet", action="store_true", help="no progress on stderr")
+    group.add_argument(
+        "--fresh", action="store_true", help="delete the files of an earlier job in DIR first"
+    )
+    group.add_argument(
+        "--json", action="store_true", help="print the result as print one JSON object"
+    )
+    group.add_argument("--quiet", action="store_true", help="do not write progress to stderr")

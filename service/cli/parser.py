@@ -26,14 +26,14 @@ MAX_SAMPLES = 1_000_000
 MAX_WINDOW = 1_048_576
 MAX_DIGITS = 30  # No valid number here has so many.
 VOCABULARY = (
-    "a built-in vocabulary's name, the path of a vocabulary file or folder, or a name of the "
-    "service: of WARPTOK_STORE_DIR or WARPTOK_ALIASES"
+    "name of a built-in vocabulary, path of a vocabulary file or folder, or a name that the "
+    "service knows from WARPTOK_STORE_DIR or WARPTOK_ALIASES"
 )
 INPUTS = (
-    "files ('-' or none: stdin), gzip or not; each is a text, but for FASTA and FASTQ with a "
-    "vocabulary of sequences, which are found from the first byte"
+    "files, plain or gzip ('-' or none: stdin); each is one text, except FASTA and FASTQ files, "
+    "which are recognized by their first byte if the vocabulary is one of sequences"
 )
-SEQUENCE_INPUTS = "FASTA or FASTQ ('-' or none: stdin), gzip or not"
+SEQUENCE_INPUTS = "FASTA or FASTQ files, plain or gzip ('-' or none: stdin)"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -119,112 +119,163 @@ def make_parser() -> argparse.ArgumentParser:
     """Make the parser of all commands and their options."""
     parser = argparse.ArgumentParser(
         prog="warptok",
-        description="Exact token ids of text and DNA: a service, and the same at the command line.",
+        description="Compute exact token ids of text and DNA, as a service or at the command line.",
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {package_version()}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    _add_serve(commands.add_parser("serve", help="answer requests over HTTP"))
-    _add_render(commands.add_parser("render", help="render requests for one model's folder"))
-    encode = commands.add_parser("encode", help="texts to ids", description=_encode_description())
+    _add_serve(
+        commands.add_parser(
+            "serve", help="start the service, which answers requests over HTTP and gRPC"
+        )
+    )
+    _add_render(
+        commands.add_parser(
+            "render", help="start a service that renders requests for the model in one folder"
+        )
+    )
+    encode = commands.add_parser(
+        "encode", help="encode texts as ids", description=_encode_description()
+    )
     _add_inputs(encode)
     _add_answer(encode)
     _add_augmentation(encode.add_argument_group("random changes"))
-    _add_inputs(commands.add_parser("count", help="how many ids texts have"))
-    _add_windows(commands.add_parser("windows", help="overlapping windows of sequences' ids"))
-    _add_statistics(commands.add_parser("statistics", help="which tokens sequences have"))
-    _add_decode(commands.add_parser("decode", help="ids to text"))
-    listing = commands.add_parser("vocabularies", help="the built-in vocabularies")
-    listing.add_argument("--json", action="store_true", help="one JSON object for each")
-    _add_verify(commands.add_parser("verify", help="compare an engine's ids with the reference's"))
+    _add_inputs(commands.add_parser("count", help="count the ids of texts"))
+    _add_windows(
+        commands.add_parser("windows", help="encode sequences as overlapping windows of ids")
+    )
+    _add_statistics(
+        commands.add_parser("statistics", help="report how often tokens occur in sequences")
+    )
+    _add_decode(commands.add_parser("decode", help="decode ids to text"))
+    listing = commands.add_parser("vocabularies", help="list the built-in vocabularies")
+    listing.add_argument(
+        "--json", action="store_true", help="print one JSON object for each vocabulary"
+    )
+    _add_verify(
+        commands.add_parser(
+            "verify", help="compare the ids of an engine with those of the reference"
+        )
+    )
     _add_convert(commands.add_parser("convert", help="write a vocabulary in another format"))
-    add_train(commands.add_parser("train", help="learn a vocabulary from sequences"))
-    corpus = commands.add_parser("corpus", help="files of documents to shards of ids")
+    add_train(commands.add_parser("train", help="train a vocabulary on sequences"))
+    corpus = commands.add_parser("corpus", help="encode files of documents as shards of ids")
     _add_vocabulary(corpus)
     add_corpus(corpus, _number)
-    add_motifs(commands.add_parser("motifs", help="what vocabularies do to motifs"))
-    doctor = commands.add_parser("doctor", help="what the machine has, and whether `serve` starts")
+    add_motifs(commands.add_parser("motifs", help="measure how vocabularies split motifs"))
+    doctor = commands.add_parser(
+        "doctor", help="check the machine and the settings, and whether `serve` would start"
+    )
     doctor.description = (
         "Checks the installation, the cards, the settings of the environment and what they name. "
         "Prints a line for each finding; exits with 1 if the service would not start."
     )
-    doctor.add_argument("--json", action="store_true", help="one JSON object for all")
-    _add_key(commands.add_parser("key", help="a new key for a client of the service"))
+    doctor.add_argument(
+        "--json", action="store_true", help="print one JSON object with all findings"
+    )
+    _add_key(commands.add_parser("key", help="make an API key for a client of the service"))
     return parser
 
 
 def _add_key(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Prints a new secret, once, and puts its SHA-256 into the file that WARPTOK_API_KEYS_FILE "
-        "names; a running service reads the file again."
+        "Prints a new secret once and adds its SHA-256 to the file that WARPTOK_API_KEYS_FILE "
+        "names. A running service reads the changed file by itself."
     )
-    parser.add_argument("name", help="whose key it is")
-    parser.add_argument("--file", type=Path, required=True, help="the file of keys")
+    parser.add_argument("name", help="name of the client")
+    parser.add_argument(
+        "--file", type=Path, required=True, help="file of API keys, to which the new key is added"
+    )
     parser.add_argument(
         "--scopes",
         nargs="+",
         choices=("encode", "decode", "manage", "train"),
         default=["encode", "decode"],
-        help="what it may do (default: encode decode)",
+        help="scopes of the key (default: encode decode)",
     )
     limit = _number(1, 10**12)
     for rate, what in (("requests", "requests"), ("bytes", "bytes of text and ids")):
-        text = f"most {what} in a second (default: any)"
+        text = f"maximum number of {what} per second (default: any)"
         parser.add_argument(f"--{rate}-per-s", type=limit, metavar="N", help=text)
 
 
 def _encode_description() -> str:
     return (
-        "Prints one line of ids for each text or record. A text that is refused gets an empty "
-        "line, is named on stderr with the reason, and makes the exit code 1."
+        "Prints one line of ids for each text or record. For a refused text the line is empty, "
+        "stderr gives the name of the text and the reason, and the exit code is 1."
     )
 
 
 def _add_serve(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Settings come from WARPTOK_ variables; an option here wins over them."
+    parser.description = (
+        "Settings come from the variables WARPTOK_...; the options here override them."
+    )
     parser.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
-    parser.add_argument("--port", type=int, help="TCP port, 0 for a free one (default: 8000)")
+    parser.add_argument("--port", type=int, help="TCP port; 0 chooses a free one (default: 8000)")
     parser.add_argument(
         "--frontends",
         type=int,
         metavar="N",
-        help="HTTP processes in front of one engine process (default: 0, all in one process)",
+        help="number of HTTP processes in front of one engine process (default: 0, one process "
+        "does everything)",
     )
-    parser.add_argument("--engine", help="what computes the ids: auto, cpu or gpu (default: auto)")
+    parser.add_argument(
+        "--engine", help="engine that computes the ids: auto, cpu or gpu (default: auto)"
+    )
 
 
 def _add_render(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Answers over HTTP as `vllm launch render` does: requests for generation become ids, and "
-        "ids become answers. Loads the tokenizer of one model's folder and nothing else, listens "
-        "on every address, refuses what is not answered within a second, and changes nothing. "
-        "WARPTOK_ variables win over these defaults, and an option over them."
+        "Answers over HTTP like `vllm launch render`: it converts requests for generation to "
+        "ids, and ids to answers. Loads only the tokenizer of one model's folder, listens on "
+        "every address, refuses a request that takes more than a second, and lets no request "
+        "change anything. The variables WARPTOK_... override these defaults, and options "
+        "override both."
     )
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="the model's folder")
+    parser.add_argument(
+        "folder", type=Path, metavar="FOLDER", help="folder with the files of the model"
+    )
     parser.add_argument(
         "--served-model-name",
         nargs="+",
         metavar="NAME",
-        help="names by which requests call it, beside that in its config.json, the folder's name "
-        "and its path",
+        help="further names by which requests may call the model; the name in its config.json, "
+        "the folder's name and its path work as well",
     )
     parser.add_argument(
         "--max-model-len",
         type=_number(1, MAX_INT64),
         metavar="N",
-        help="its length in ids (default: what its files say)",
+        help="context length of the model in ids (default: the length that its files give)",
     )
-    parser.add_argument("--pretokenizer", metavar="RULE", help="for a rank file, such as llama3")
-    parser.add_argument("--host", help="address to listen on (default: 0.0.0.0)")
-    parser.add_argument("--port", type=int, help="TCP port, 0 for a free one (default: 8000)")
     parser.add_argument(
-        "--frontends", type=int, metavar="N", help="HTTP processes, a core each (default: 0)"
+        "--pretokenizer", metavar="RULE", help="pretokenizer for a rank file, such as llama3"
     )
-    parser.add_argument("--engine", help="what computes the ids: auto, cpu or gpu (default: cpu)")
+    parser.add_argument("--host", help="address to listen on (default: 0.0.0.0)")
+    parser.add_argument("--port", type=int, help="TCP port; 0 chooses a free one (default: 8000)")
+    parser.add_argument(
+        "--frontends",
+        type=int,
+        metavar="N",
+        help="number of HTTP processes, each of which uses one core (default: 0, one process does "
+        "everything)",
+    )
+    parser.add_argument(
+        "--engine", help="engine that computes the ids: auto, cpu or gpu (default: cpu)"
+    )
     tls = parser.add_argument_group("TLS, with vLLM's options")
-    tls.add_argument("--ssl-certfile", type=Path, metavar="FILE", help="the certificate, PEM")
-    tls.add_argument("--ssl-keyfile", type=Path, metavar="FILE", help="its key, PEM")
     tls.add_argument(
-        "--enable-ssl-refresh", action="store_true", help="changed files are read again in any case"
+        "--ssl-certfile", type=Path, metavar="FILE", help="PEM file with the certificate for TLS"
+    )
+    tls.add_argument(
+        "--ssl-keyfile",
+        type=Path,
+        metavar="FILE",
+        help="PEM file with the private key of the certificate",
+    )
+    tls.add_argument(
+        "--enable-ssl-refresh",
+        action="store_true",
+        help="accepted for compatibility: the service always reads changed files again",
     )
 
 
@@ -234,9 +285,11 @@ def _add_vocabulary(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_file_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("for vocabulary files that do not say it themselves")
+    group = parser.add_argument_group("for vocabulary files without this information")
     group.add_argument(
-        "--pretokenizer", metavar="RULE", help="name of the pretokenizer, such as cl100k"
+        "--pretokenizer",
+        metavar="RULE",
+        help="pretokenizer for a file that does not name one, such as cl100k",
     )
     group.add_argument(
         "--special-token",
@@ -244,7 +297,7 @@ def _add_file_options(parser: argparse.ArgumentParser) -> None:
         dest="special_tokens",
         type=_special_token,
         metavar="TEXT=ID",
-        help="a special token and its id; may be repeated",
+        help="a special token and its id, for a file that does not list them; may be repeated",
     )
 
 
@@ -273,46 +326,56 @@ def _number(lowest: int, highest: int) -> Callable[[str], int]:
 def _add_inputs(parser: argparse.ArgumentParser) -> None:
     _add_vocabulary(parser)
     parser.add_argument("files", nargs="*", metavar="FILE", help=INPUTS)
-    parser.add_argument("--text", action="append", metavar="TEXT", help="a text, instead of files")
+    parser.add_argument(
+        "--text", action="append", metavar="TEXT", help="text to encode, instead of files"
+    )
     reading = parser.add_mutually_exclusive_group()
     reading.add_argument(
         "--lines",
         action="store_const",
         const="lines",
         dest="reading",
-        help="each line of a file is a text, without its line end",
+        help="treat each line of a file as a text, without its line end",
     )
     reading.add_argument(
         "--whole",
         action="store_const",
         const="whole",
         dest="reading",
-        help="each file is one text, whatever its first byte is",
+        help="treat each file as one text, even if it begins like FASTA or FASTQ",
     )
     reading.add_argument(
         "--sequences",
         action="store_const",
         const="sequences",
         dest="reading",
-        help="each record of FASTA or FASTQ is a text, and each line of another file",
+        help="treat each record of FASTA or FASTQ as a text, and each line of other files",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object for each text")
-    _add_options(parser.add_argument_group("what the ids are"))
+    parser.add_argument("--json", action="store_true", help="print one JSON object for each text")
+    _add_options(parser.add_argument_group("options of encoding"))
 
 
 def _add_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
-        "--no-special-tokens", action="store_true", help="no begin and end tokens around the ids"
+        "--no-special-tokens",
+        action="store_true",
+        help="do not put begin and end tokens around the ids",
     )
     group.add_argument(
         "--special",
         choices=("match", "plain", "refuse"),
         default="match",
-        help="what special-token text inside a text is (default: match)",
+        help="text of special tokens in the input: give it its id (match), treat it as plain text, "
+        "or refuse the text (default: match)",
     )
-    group.add_argument("--max-length", type=_number(0, MAX_INT64), metavar="N", help="cut to N ids")
     group.add_argument(
-        "--truncation-side", choices=("right", "left"), default="right", help="the side that is cut"
+        "--max-length", type=_number(0, MAX_INT64), metavar="N", help="truncate each text to N ids"
+    )
+    group.add_argument(
+        "--truncation-side",
+        choices=("right", "left"),
+        default="right",
+        help="side at which ids are removed (default: right)",
     )
     _add_strand_and_circle(group)
 
@@ -322,26 +385,27 @@ def _add_augmentation(group: argparse._ArgumentGroup) -> None:
         "--seed",
         type=_number(0, (1 << 64) - 1),
         metavar="N",
-        help="DNA: change sequences at random, as the options below say; the same seed gives the "
+        help="DNA: change sequences at random with the options below; the same seed makes the "
         "same changes",
     )
     group.add_argument(
         "--crop-letters",
         type=_number(1, (1 << 31) - 1),
         metavar="N",
-        help="with --seed: crop longer sequences to N letters",
+        help="with --seed: crop sequences of more than N letters to N letters",
     )
     group.add_argument(
         "--substitution-rate",
         type=_share,
         metavar="R",
-        help="with --seed: the share of A, C, G and T that become another of them",
+        help="with --seed: fraction of the bases A, C, G and T that are replaced by another of "
+        "them",
     )
     group.add_argument(
         "--first-row",
         type=_number(0, MAX_INT64),
         metavar="N",
-        help="with --seed: the number of the first sequence in the whole data set (default: 0)",
+        help="with --seed: number of the first sequence within the whole data set (default: 0)",
     )
 
 
@@ -356,14 +420,17 @@ def _share(argument: str) -> float:
 
 
 def _add_strand_and_circle(group: argparse._ActionsContainer) -> None:
-    group.add_argument("--reverse-complement", action="store_true", help="DNA: the other strand")
     group.add_argument(
-        "--uppercase", action="store_true", help="make the letters a to z upper case first"
+        "--reverse-complement", action="store_true", help="DNA: encode the reverse complement"
+    )
+    group.add_argument(
+        "--uppercase", action="store_true", help="convert the letters a to z to upper case first"
     )
     group.add_argument(
         "--circular",
         action=argparse.BooleanOptionalAction,
-        help="k-mers: the sequence wraps (default: as the vocabulary says)",
+        help="k-mers: treat sequences as circular, with k-mers across the end and the start "
+        "(default: as the vocabulary says)",
     )
 
 
@@ -380,36 +447,37 @@ def _add_windows(parser: argparse.ArgumentParser) -> None:
         type=_number(1, MAX_WINDOW),
         default=512,
         metavar="N",
-        help="tokens in a window, [CLS] not counted (default: 512)",
+        help="number of tokens in a window, not counting [CLS] (default: 512)",
     )
     parser.add_argument(
         "--stride",
         type=_number(1, MAX_INT64),
         default=256,
         metavar="N",
-        help="tokens from the start of a window to the next (default: 256)",
+        help="number of tokens between the starts of two windows (default: 256)",
     )
     _add_strand_and_circle(parser)
     parser.add_argument(
         "--junction",
         choices=("append", "prepend"),
-        help="of a circle: k-mers over the junction last or first (default: as the vocabulary "
-        "says)",
+        help="circular sequences: put the k-mers across the junction last or first (default: as "
+        "the vocabulary says)",
     )
     parser.add_argument("--add-cls", action="store_true", help="put [CLS] before each window")
     parser.add_argument(
         "--channel",
         metavar="FILE",
-        help="with --json: values of bases, such as heteroplasmy levels; lines of a record's "
-        "name, a position from 0 and a value, with tabs between; other bases have 0",
+        help="with --json: file with a value for each base, such as a heteroplasmy level. Each "
+        "line has the name of a record, a position from 0 on and a value, separated by tabs; "
+        "bases that are not listed have 0",
     )
     parser.add_argument(
         "--channel-name",
         type=_field_name,
         metavar="NAME",
-        help="the channel's name in the answer (default: het_values)",
+        help="name of the values of --channel in the answer (default: het_values)",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object for each window")
+    parser.add_argument("--json", action="store_true", help="print one JSON object for each window")
 
 
 def _field_name(argument: str) -> str:
@@ -431,24 +499,27 @@ def _add_statistics(parser: argparse.ArgumentParser) -> None:
         type=_number(0, MAX_INT64),
         default=10,
         metavar="N",
-        help="how many of the most frequent k-mers are named (default: 10)",
+        help="how many of the most frequent k-mers are listed (default: 10)",
     )
-    parser.add_argument("--plot", metavar="FILE", help="draw the figures, SVG")
-    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument("--plot", metavar="FILE", help="also draw the figures as an SVG file")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def _add_answer(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--offsets",
         choices=("bytes", "codepoints", "utf16"),
-        help="with --json: begin and end of each id in the text, in this unit",
+        help="with --json: also print where each id begins and ends in the text, in this unit",
     )
-    parser.add_argument("--tokens", action="store_true", help="with --json: each id's token")
+    parser.add_argument(
+        "--tokens", action="store_true", help="with --json: also print the token of each id"
+    )
     parser.add_argument(
         "--token-form",
         choices=("text", "file"),
         default="text",
-        help="tokens as readable text (the default), or as a tokenizer.json has them",
+        help="print tokens as readable text (the default), or as they are spelled in a "
+        "tokenizer.json",
     )
 
 
@@ -458,35 +529,45 @@ def _add_decode(parser: argparse.ArgumentParser) -> None:
         "list, an object of `encode --json`, or numbers with white space between."
     )
     _add_vocabulary(parser)
-    parser.add_argument("ids", nargs="*", type=_number(0, MAX_INT64), metavar="ID", help="an id")
     parser.add_argument(
-        "--lines", action="store_true", help="each line of stdin is a text, and ends one on stdout"
+        "ids", nargs="*", type=_number(0, MAX_INT64), metavar="ID", help="id to decode"
     )
-    parser.add_argument("--skip-special-tokens", action="store_true", help="leave them out")
+    parser.add_argument(
+        "--lines",
+        action="store_true",
+        help="decode each line of stdin separately, and print one line for each",
+    )
+    parser.add_argument(
+        "--skip-special-tokens", action="store_true", help="leave special tokens out of the text"
+    )
     parser.add_argument(
         "--decoder",
         choices=("file", "inverse"),
         default="file",
-        help="decode as the file of the vocabulary says (the default), or to what was encoded",
+        help="decode as the vocabulary's file says (the default), or to exactly the text that "
+        "was encoded",
     )
 
 
 def _add_verify(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("vocabulary", metavar="NAME", help=VOCABULARY)
     _add_file_options(parser)
-    parser.add_argument("--texts", metavar="FILE", help="compare on each line of a file")
+    parser.add_argument("--texts", metavar="FILE", help="compare the ids of each line of a file")
     parser.add_argument(
         "--samples",
         type=_number(1, MAX_SAMPLES),
         default=1000,
         metavar="N",
-        help="without --texts: compare on N texts made for the vocabulary (default: 1000)",
+        help="without --texts: compare N texts that are generated for the vocabulary (default: "
+        "1000)",
     )
 
 
 def _add_convert(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("vocabulary", metavar="IN", help=VOCABULARY)
-    parser.add_argument("out", metavar="OUT", help="file to write, or folder for several files")
+    parser.add_argument(
+        "out", metavar="OUT", help="file to write, or folder if the format has several files"
+    )
     _add_file_options(parser)
-    parser.add_argument("--format", help="the format of OUT (default: by its name)")
-    parser.add_argument("--force", action="store_true", help="write over files that are there")
+    parser.add_argument("--format", help="format of OUT (default: the format that its name says)")
+    parser.add_argument("--force", action="store_true", help="overwrite existing files")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-FILES = "FASTA, FASTQ or text, gzip or not ('-' or none: stdin)"
+FILES = "FASTA, FASTQ or text files, plain or gzip ('-' or none: stdin)"
 
 
 def add_train(parser: argparse.ArgumentParser) -> None:
@@ -14,30 +14,36 @@ def add_train(parser: argparse.ArgumentParser) -> None:
         "keeps it while it runs: after Ctrl-C the same command goes on from there."
     )
     parser.add_argument(
-        "-o", "--out", required=True, help="file to write, or folder for several files"
+        "-o",
+        "--out",
+        required=True,
+        help="file to write, or folder if the format has several files",
     )
     _add_corpus(parser)
-    parser.add_argument("--format", help="the format of OUT (default: by its name)")
-    parser.add_argument("--force", action="store_true", help="write over files that are there")
+    parser.add_argument("--format", help="format of OUT (default: the format that its name says)")
+    parser.add_argument("--force", action="store_true", help="overwrite existing files")
     parser.add_argument(
-        "--fresh", action="store_true", help="begin anew although OUT.state is there"
+        "--fresh",
+        action="store_true",
+        help="start again from the beginning, even if OUT.state exists",
     )
     parser.add_argument(
         "--device",
         choices=("auto", "cpu", "cuda"),
         default="auto",
-        help="what learns; the vocabulary is the same (default: auto, the GPU where there is one "
-        "and the corpus is large)",
+        help="device that trains; it does not change the vocabulary (default: auto, the GPU if "
+        "there is one and the corpus is large)",
     )
     parser.add_argument(
-        "--log", metavar="FILE", help="write every merge with its figures, in occurrences, TSV"
+        "--log",
+        metavar="FILE",
+        help="also write a TSV file with each merge and the numbers of "
+        "occurrences by which it was chosen",
     )
-    parser.add_argument(
-        "--json", action="store_true", help="say what came of it as one JSON object"
-    )
-    _add_sizes(parser.add_argument_group("how far"))
+    parser.add_argument("--json", action="store_true", help="print a summary as one JSON object")
+    _add_sizes(parser.add_argument_group("size and alphabet"))
     _add_spans(parser.add_argument_group("motifs"))
-    _add_rules(parser.add_argument_group("what motifs do"))
+    _add_rules(parser.add_argument_group("how motifs are weighted"))
 
 
 def _add_corpus(parser: argparse.ArgumentParser) -> None:
@@ -48,59 +54,82 @@ def _add_corpus(parser: argparse.ArgumentParser) -> None:
         action="store_const",
         const="lines",
         dest="reading",
-        help="each line of a file is a sequence",
+        help="treat each line of a file as a sequence",
     )
     reading.add_argument(
         "--whole",
         action="store_const",
         const="whole",
         dest="reading",
-        help="each file is one sequence, whatever its first byte is",
+        help="treat each file as one sequence, even if it begins like FASTA or FASTQ",
     )
-    parser.add_argument("--upper", action="store_true", help="make sequences upper case")
-    parser.add_argument("--spell", choices=("T", "U"), help="write every U as T, or every T as U")
+    parser.add_argument("--upper", action="store_true", help="convert sequences to upper case")
+    parser.add_argument("--spell", choices=("T", "U"), help="replace every U by T, or every T by U")
 
 
 def _add_sizes(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--size", type=int, metavar="N", help="ids in all (default: 512)")
-    group.add_argument("--min-frequency", type=int, metavar="N", help="of a pair (default: 2)")
-    group.add_argument("--max-token-length", type=int, metavar="N", help="letters (default: any)")
     group.add_argument(
-        "--min-compression", type=float, metavar="C", help="letters for each token of the corpus"
+        "--size", type=int, metavar="N", help="number of ids of the vocabulary (default: 512)"
+    )
+    group.add_argument(
+        "--min-frequency",
+        type=int,
+        metavar="N",
+        help="minimum number of occurrences of a pair that is merged (default: 2)",
+    )
+    group.add_argument(
+        "--max-token-length",
+        type=int,
+        metavar="N",
+        help="maximum number of letters of a token (default: any)",
+    )
+    group.add_argument(
+        "--min-compression",
+        type=float,
+        metavar="C",
+        help="stop when the corpus has at least C letters for each token",
     )
     group.add_argument(
         "--stop",
         choices=("either", "both"),
-        help="at the size or the compression, or at both of them (default: either)",
+        help="whether training stops when the size or the compression is reached, or only when "
+        "both are (default: either)",
     )
-    group.add_argument("--alphabet", metavar="LETTERS", help="(default: all that occur)")
+    group.add_argument(
+        "--alphabet", metavar="LETTERS", help="letters that are tokens (default: all that occur)"
+    )
     group.add_argument(
         "--t-and-u",
         choices=("alike", "apart"),
-        help="one letter of nucleotide sequences, in training and in encoding, or two (default: "
-        "alike)",
+        help="whether T and U are the same letter, in training and in encoding, or two letters "
+        "(default: alike)",
     )
     group.add_argument(
         "--special-token",
         action="append",
         dest="special_tokens",
         metavar="TEXT",
-        help="the first ids; may be repeated (default: [UNK])",
+        help="a special token; these have the first ids; may be repeated (default: [UNK])",
     )
 
 
 def _add_spans(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--motifs", metavar="BANK", help="a FASTA, TSV, JSON file, or one a line")
+    group.add_argument(
+        "--motifs",
+        metavar="BANK",
+        help="file of motifs: FASTA, TSV, JSON, or text with a motif on each line",
+    )
     group.add_argument(
         "--seed-region",
         type=_region,
         metavar="2-8",
-        help="bases, from 1, that are a motif in every sequence",
+        help="treat these bases of every sequence, counted from 1, as a motif",
     )
     group.add_argument(
         "--confidence",
         metavar="FILE",
-        help="numbers from 0 to 1 for each base, by which motifs weigh: lines >name, then numbers",
+        help="file with a number from 0 to 1 for each base, by which motifs are weighted: a line "
+        "with > and the name of a sequence, then its numbers",
     )
 
 
@@ -117,32 +146,44 @@ def _add_rules(group: argparse._ArgumentGroup) -> None:
         type=float,
         dest="motif_weight",
         metavar="L",
-        help="for each occurrence of a pair inside a motif (default: 2.5)",
+        help="score for each occurrence of a pair inside a motif (default: 2.5)",
     )
     group.add_argument(
         "--mu",
         type=float,
         dest="penalty_weight",
         metavar="M",
-        help="against each that crosses a motif's border (default: 10)",
+        help="penalty for each occurrence of a pair across the border of a motif (default: 10)",
     )
     group.add_argument(
         "--merge-rule",
         choices=("global", "span_preserving"),
-        help="motifs move the choice of merges, or are tokens that nothing splits "
-        "(default: global)",
+        help="whether motifs influence which pairs are merged (global), or become tokens that "
+        "are never split (span_preserving) (default: global)",
     )
     group.add_argument(
-        "--motif-tokens", type=int, metavar="N", help="of span_preserving: how many (default: all)"
+        "--motif-tokens",
+        type=int,
+        metavar="N",
+        help="with span_preserving: how many motifs become tokens (default: all)",
     )
-    group.add_argument("--penalty", choices=("count", "binary"), help="(default: count)")
+    group.add_argument(
+        "--penalty",
+        choices=("count", "binary"),
+        help="whether the penalty "
+        "counts each occurrence across a border, or only whether there is one (default: count)",
+    )
     group.add_argument(
         "--crossing",
         choices=("split", "any"),
-        help="whether a token that has more than a whole motif crosses it (default: split, no)",
+        help="which tokens count as crossing a motif's border: those that split the motif, or "
+        "any token that reaches across it (default: split)",
     )
     group.add_argument(
-        "--merge-harmful", action="store_true", default=None, help="also pairs that score below 0"
+        "--merge-harmful",
+        action="store_true",
+        default=None,
+        help="also merge pairs whose score is not above 0",
     )
 
 
@@ -160,9 +201,11 @@ def add_motifs(parser: argparse.ArgumentParser) -> None:
         action="append",
         required=True,
         metavar="NAME",
-        help="a built-in vocabulary's name or a file's path; may be repeated",
+        help="name of a built-in vocabulary or path of a vocabulary file; may be repeated",
     )
     _add_corpus(report)
     _add_spans(report.add_argument_group("motifs"))
-    report.add_argument("--json", action="store_true", help="one JSON object for each vocabulary")
-    report.add_argument("--plot", metavar="FILE", help="draw the figures, SVG")
+    report.add_argument(
+        "--json", action="store_true", help="print one JSON object for each vocabulary"
+    )
+    report.add_argument("--plot", metavar="FILE", help="also draw the figures as an SVG file")
