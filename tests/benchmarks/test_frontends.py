@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from benchmarks.service.frontends import __main__
 from benchmarks.service.frontends.__main__ import line, summary
 from benchmarks.service.frontends.clients import LAST_CHUNK, OK, counted, ids_digest, streams
 from tests.support.data_files import ROOT
@@ -43,6 +44,16 @@ def test_two_front_ends_are_proved_and_timed(tmp_path):
     assert row["small"].keys() >= {"engine", "fronts", "clients", "p99_ms"}
 
 
+@pytest.mark.parametrize(
+    ("engine", "gpus", "num_processes"),
+    [("auto", "all", 3), ("gpu", "1", 1), ("auto", "0,1", 3), ("cpu", "all", 1)],
+)
+def test_each_of_several_gpus_has_a_process(monkeypatch, engine, gpus, num_processes):
+    monkeypatch.setenv("WARPTOK_GPUS", gpus)
+    monkeypatch.setattr(__main__, "list_visible_gpus", lambda: ["0", "1"])
+    assert __main__.count_engine_processes(engine) == num_processes
+
+
 def test_ratios_are_taken_within_each_round():
     def row(count: int, rate: float, speed: float) -> dict:
         return {
@@ -63,6 +74,9 @@ def test_ratios_are_taken_within_each_round():
     assert found["small 8"] == {"requests_per_s": 140, "ratio": 6, "least": 5, "most": 7}
     warm = {"gb_per_s": 2.5, "ratio": 2, "least": 1, "most": 3}
     assert found["arrow 8"] == warm | {"first": 2}
+    warmer = {"gb_per_s": 2, "ratio": 1, "least": 1, "most": 1, "first": 2}
+    assert summary(rows, [1, 8], num_warmup=2)["arrow 8"] == warmer
+    assert summary(rows, [1, 8], num_warmup=3)["arrow 8"] == warmer
     assert found["small 1"]["ratio"] == 1
     assert summary(rows[:2], [1, 8])["arrow 8"]["gb_per_s"] == 2
     for each in rows:

@@ -3,16 +3,19 @@
     python -m benchmarks.service.frontends --data FOLDER    # 1 and 8, on 16 cores; 80 s
     python -m benchmarks.service.frontends --data FOLDER --kinds arrow    # bulk only
     python -m benchmarks.service.frontends --counts 1 2 --rounds 1 --seconds 1 --megabytes 4
+    WARPTOK_GPUS=2 python -m benchmarks.service.frontends --data FOLDER --counts 12 --kinds arrow
 
-A service with N front ends gets N + 1 cores, one of them for the engine process; the clients, one
-process a core, get the cores that the largest service leaves. So 8 front ends need 16 cores. With
-too few cores, services and clients share them, and the figures mean little. The services take
-turns (A B A B).
+A service with N front ends gets N cores and one for each process of the engine: the engine process
+and, with several GPUs, a worker for each of them. The clients, one process a core, get the cores
+that the largest service leaves. So 8 front ends need 16 cores. With too few cores, services and
+clients share them, and the figures mean little. The services take turns (A B A B).
 
 *small*: the requests of `service.http`, keys and limits on, 64 connections a front end. *Arrow*:
 English of the folder's `text`, in rows of 64 KiB and record batches of 4 MiB, ids of gpt2 as
-uint16, four streams at once a front end; GB are 10**9 bytes of text; without a folder the text is
-made of a few words. All ids are compared with Hugging Face tokenizers before anything is timed.
+uint16, `--streams` at once for each front end; GB are 10**9 bytes of text; without a folder the
+text is made of a few words. The first `--warmup` rounds do not count, as memory is allocated and
+page-locked in them; the summary has the very first as `first`. All ids are compared with Hugging
+Face tokenizers before anything is timed.
 `engine`, `fronts` and `clients` are the cores that these processes kept busy, which shows the
 bottleneck; `gpu_share` is the part of the text that the GPU encoded, by the service's own metrics.
 """
@@ -49,13 +52,15 @@ from benchmarks.service.frontends.clients import (
 from benchmarks.service.frontends.streams import Stream, make_stream
 from benchmarks.service.http import call, cpu_seconds, free_port, make_texts, prove_ids, server
 from benchmarks.support.machine import machine
+from service.core.settings import Settings
+from service.engines.hybrid.opening import choose_gpus, list_visible_gpus
 from service.security.api_keys import add_key
 from vocabularies import builtin
 from vocabularies.formats.huggingface.writer import tokenizer_json
 
 PACKAGES = ("uvicorn", "uvloop", "httptools", "pyarrow", "numpy", "fastokens")
 KINDS = {"small": "requests_per_s", "arrow": "gb_per_s"}
-CONNECTIONS, STREAMS = 64, 4  # A front end.
+CONNECTIONS = 64  # For each front end.
 WARMUP_S = 1.0
 SPARE_BYTES = 1 << 20  # Answers differ in how they are cut into chunks.
 
@@ -78,6 +83,13 @@ def process_seconds(pid: int) -> dict[str, float]:
         is_engine = json.loads(arguments)["name"] == "engine"
         seconds["engine" if is_engine else "fronts"] += cpu_seconds(int(child))
     return seconds
+
+
+def count_engine_processes(engine: str) -> int:
+    """Count the processes of a service that encode: one, and a worker for each of several GPUs."""
+    visible = 0 if engine == "cpu" else len(list_visible_gpus())
+    num_gpus = len(choose_gpus(Settings().gpus, visible))
+    return 1 if num_gpus < 2 else 1 + num_gpus
 
 
 def start(stack: ExitStack, count: int, cores: set[int], engine: str, folder: Path) -> Served:
@@ -155,16 +167,17 @@ def arrow_row(
     clients: Clients,
     stream: Stream,
     answer_bytes: int,
+    num_streams: int,
     seconds: float,
     folder: Path,
 ) -> dict[str, Any]:
-    """Measure GB/s of text."""
+    """Measure GB/s of text of so many streams at once."""
     sent = folder / f"stream{served.count}"
     if not sent.exists():
         sent.write_bytes(stream.request(served.key))
     work = partial(streams, served.port, sent, answer_bytes, stream.digest, seconds)
     before = encoded_bytes(served)
-    answers, busy = timed(served, clients, work, STREAMS * served.count)
+    answers, busy = timed(served, clients, work, num_streams)
     encoded = encoded_bytes(served) - before
     gpu_share = round(encoded["gpu"] / encoded.total(), 3)
     num = sum(answers)
@@ -179,13 +192,14 @@ def run(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     tokenizer = Tokenizer.from_file(str(path))
     stream = make_stream(args.data, args.megabytes, tokenizer)
     answer_bytes = 2 * stream.num_bytes + (1 << 20)  # An id of two bytes for each of text at most.
-    cores, most = sorted(os.sched_getaffinity(0)), max(args.counts) + 1
-    client_cores = cores[most:] or cores
+    cores, num_engines = sorted(os.sched_getaffinity(0)), count_engine_processes(args.engine)
+    client_cores = cores[max(args.counts) + num_engines :] or cores
     rows: list[dict[str, Any]] = []
     crossovers: dict[int, int | None] = {}
     with ExitStack() as stack:
         services = [
-            start(stack, count, {*cores[: count + 1]}, args.engine, folder) for count in args.counts
+            start(stack, count, {*cores[: count + num_engines]}, args.engine, folder)
+            for count in args.counts
         ]
         sizes = []
         for served in services:
@@ -202,11 +216,18 @@ def run(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
                     row["small"] = small_row(served, clients, args.seconds)
                 if "arrow" in args.kinds:
                     row["arrow"] = arrow_row(
-                        served, clients, stream, answer_bytes, args.seconds, folder
+                        served,
+                        clients,
+                        stream,
+                        answer_bytes,
+                        args.streams * served.count,
+                        args.seconds,
+                        folder,
                     )
                 rows.append(row)
                 print(line(row), flush=True)
-    about = {"client_processes": len(client_cores), "stream_bytes": stream.num_bytes}
+    about = {"engine_processes": num_engines, "client_processes": len(client_cores)}
+    about |= {"stream_bytes": stream.num_bytes, "streams_at_once": args.streams}
     return about | {"crossover_bytes": crossovers, "rows": rows}
 
 
@@ -227,19 +248,20 @@ def _cores(row: dict[str, Any]) -> str:
     return "cores: " + " ".join(busy)
 
 
-def summary(rows: list[dict[str, Any]], counts: list[int]) -> dict[str, Any]:
+def summary(rows: list[dict[str, Any]], counts: list[int], num_warmup: int = 1) -> dict[str, Any]:
     """Return the median, over the rounds, of each count's rate divided by the first count's.
 
-    The first of several rounds of Arrow is reported apart, because memory is allocated and
-    page-locked in it.
+    The first rounds of Arrow are left out, because memory is allocated and page-locked in them; the
+    first one is reported apart. At least one round counts.
     """
     found: dict[str, Any] = {}
     for kind, field in KINDS.items():
         if kind not in rows[0]:
             continue
         values = {n: [row[kind][field] for row in rows if row["frontends"] == n] for n in counts}
-        is_cold = kind == "arrow" and len(values[counts[0]]) > 1
-        first = {n: {"first": each.pop(0)} for n, each in values.items() if is_cold}
+        num_cold = min(num_warmup, len(values[counts[0]]) - 1) if kind == "arrow" else 0
+        first = {n: {"first": each[0]} for n, each in values.items() if num_cold}
+        values = {n: each[num_cold:] for n, each in values.items()}
         for count in counts:
             pairs = zip(values[count], values[counts[0]], strict=True)
             ratios = [one / first for one, first in pairs]
@@ -259,7 +281,9 @@ def main() -> None:
     parser.add_argument("--counts", type=int, nargs="+", default=[1, 8], help="of front ends")
     parser.add_argument("--engine", default="auto", choices=("auto", "cpu", "gpu"))
     parser.add_argument("--kinds", nargs="+", default=[*KINDS], choices=KINDS, help="of load")
+    parser.add_argument("--streams", type=int, default=4, help="at once for each front end")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--warmup", type=int, default=1, help="rounds of Arrow that do not count")
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--megabytes", type=int, default=32, help="MiB of text in a stream")
     parser.add_argument(
@@ -269,7 +293,7 @@ def main() -> None:
     about = machine(PACKAGES)
     with tempfile.TemporaryDirectory() as folder:
         results = run(args, Path(folder))
-    results["summary"] = summary(results["rows"], args.counts)
+    results["summary"] = summary(results["rows"], args.counts, args.warmup)
     for name, row in results["summary"].items():
         spread = f"({row['least']:.2f} to {row['most']:.2f})"
         print(f"{name}: {next(iter(row.values())):,.3f}, x {row['ratio']:.2f} {spread}")
