@@ -3,7 +3,9 @@
     python -m benchmarks.service.several_gpus --data FOLDER --gpus 1 2 --out FILE.json
 
 For each number of GPUs a service is started with WARPTOK_GPUS, and the services take turns. The
-text is English in rows of 64 KiB; a call encodes all of it to uint16 ids of gpt2. *host*: memory
+text is English in rows of 64 KiB; a call encodes all of it to uint16 ids of gpt2, and each caller
+goes on calling for `--seconds` in a round. The first of several rounds does not count, as memory is
+page-locked in it: the summary has it as `first`. *host*: memory
 that is page-locked, CALLERS calls at once for each GPU, which the service divides among its GPUs.
 *device*: the memory of every GPU, as many calls at once. *copies*: the limit of *host*, the same
 bytes from page-locked memory to all devices at once. All ids are proved equal to the CPU engine's
@@ -45,7 +47,7 @@ from benchmarks.support.service_process import service_process
 from benchmarks.support.texts import Bytes, Text, cut_rows
 
 VOCABULARY, DTYPE = "gpt2", "uint16"
-CALLERS, CALLS = 2, 4  # At once for each GPU, and how many calls each makes in a round.
+CALLERS = 2  # At once for each GPU.
 GIGA = 1e9
 
 
@@ -70,19 +72,22 @@ class Served:
             num_bytes = infer(self.clients[0], pair, VOCABULARY, rows, DTYPE)
             check(pair.ids(num_bytes).view(DTYPE), rows, VOCABULARY, pair.kind)
 
-    def rate(self, kind: str, rows: Text) -> float:
-        """Measure GB/s of text while all clients call at once."""
+    def rate(self, kind: str, rows: Text, seconds: float) -> float:
+        """Measure GB/s of text while all clients call at once, for at least so many seconds."""
         pairs = self.pairs[kind]
+        begin = perf_counter()
 
-        def call_often(number: int) -> None:
-            for _ in range(CALLS):
-                infer(self.clients[number], pairs[number % len(pairs)], VOCABULARY, rows, DTYPE)
+        def call_often(number: int) -> int:
+            pair = pairs[number % len(pairs)]
+            num_calls = 0
+            while not num_calls or perf_counter() - begin < seconds:
+                infer(self.clients[number], pair, VOCABULARY, rows, DTYPE)
+                num_calls += 1
+            return num_calls
 
         with ThreadPoolExecutor(len(self.clients)) as pool:
-            begin = perf_counter()
-            list(pool.map(call_often, range(len(self.clients))))
-            seconds = perf_counter() - begin
-        return CALLS * len(self.clients) * len(rows.data) / seconds / GIGA
+            num_calls = sum(pool.map(call_often, range(len(self.clients))))
+        return num_calls * len(rows.data) / (perf_counter() - begin) / GIGA
 
 
 @contextlib.contextmanager
@@ -107,8 +112,14 @@ def serving(num_gpus: int, rows: Text) -> Iterator[Served]:
         yield Served(num_gpus, clients, pairs)
 
 
-def copy_rate(data: Bytes, num_gpus: int) -> float:
-    """Measure GB/s of copies from page-locked memory to all of these devices at once."""
+def copy_rate(data: Bytes, num_gpus: int, seconds: float) -> float:
+    """Measure GB/s of copies from page-locked memory to all of these devices at once.
+
+    Args:
+        data: the bytes that are copied to each device.
+        num_gpus: the number of devices.
+        seconds: for at least how long it copies.
+    """
     import cupy
 
     pinned = np.frombuffer(cupy.cuda.alloc_pinned_memory(len(data)), np.uint8, len(data))
@@ -118,19 +129,20 @@ def copy_rate(data: Bytes, num_gpus: int) -> float:
         with cupy.cuda.Device(number):
             places.append(cupy.empty(len(data), np.uint8))
             streams.append(cupy.cuda.Stream(non_blocking=True))
-    begin = 0.0
-    for count in range(CALLS + 1):  # The first is a warm-up.
-        if count == 1:
+    begin, num_copies = perf_counter(), -1  # The first is a warm-up.
+    while num_copies < 1 or perf_counter() - begin < seconds:
+        if not num_copies:
             begin = perf_counter()
         for number, (place, stream) in enumerate(zip(places, streams, strict=True)):
             with cupy.cuda.Device(number):
                 place.set(pinned, stream)
         for stream in streams:
             stream.synchronize()
-    return CALLS * num_gpus * len(data) / (perf_counter() - begin) / GIGA
+        num_copies += 1
+    return num_copies * num_gpus * len(data) / (perf_counter() - begin) / GIGA
 
 
-def run(counts: list[int], rows: Text, rounds: int) -> list[dict[str, Any]]:
+def run(counts: list[int], rows: Text, rounds: int, seconds: float) -> list[dict[str, Any]]:
     """Verify the ids for each number of GPUs, and time the calls in turns."""
     found: list[dict[str, Any]] = []
     with contextlib.ExitStack() as stack:
@@ -140,9 +152,9 @@ def run(counts: list[int], rows: Text, rounds: int) -> list[dict[str, Any]]:
         for number in range(rounds):
             for served in services:
                 row: dict[str, Any] = {"gpus": served.num_gpus, "round": number}
-                row |= {kind: served.rate(kind, rows) for kind in served.pairs}
+                row |= {kind: served.rate(kind, rows, seconds) for kind in served.pairs}
                 if served.num_gpus:
-                    row["copies"] = copy_rate(rows.data, served.num_gpus)
+                    row["copies"] = copy_rate(rows.data, served.num_gpus, seconds)
                 found.append(row)
                 print(json.dumps(row), flush=True)
         for served in services:
@@ -151,12 +163,16 @@ def run(counts: list[int], rows: Text, rounds: int) -> list[dict[str, Any]]:
 
 
 def summary(rows: list[dict[str, Any]], counts: list[int]) -> dict[str, Any]:
-    """Return the median GB/s of each kind and number of GPUs, and its ratio to the first number."""
+    """Return the median GB/s of each kind and number of GPUs, and its ratio to the first number.
+
+    The first of several rounds is reported apart.
+    """
     found: dict[str, Any] = {}
     for kind in ("host", "device", "copies"):
         values = {
             n: [row[kind] for row in rows if row["gpus"] == n and kind in row] for n in counts
         }
+        first = {n: {"first": own.pop(0)} for n, own in values.items() if len(own) > 1}
         for count, own in values.items():
             if own:
                 pairs = zip(own, values[counts[0]], strict=False)
@@ -164,7 +180,7 @@ def summary(rows: list[dict[str, Any]], counts: list[int]) -> dict[str, Any]:
                 found[f"{kind} {count}"] = {
                     "gb_per_s": statistics.median(own),
                     "ratio": statistics.median(ratios) if ratios else None,
-                }
+                } | first.get(count, {})
     return found
 
 
@@ -175,11 +191,12 @@ def main() -> None:
     parser.add_argument("--gpus", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--megabytes", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=0.5, help="of each kind in a round")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     data = make_corpus("english", arguments.data, arguments.megabytes << 20).data
     rows = cut_rows("english", data, -(-len(data) // ROW_BYTES), ROW_BYTES)
-    found = run(arguments.gpus, rows, arguments.rounds)
+    found = run(arguments.gpus, rows, arguments.rounds, arguments.seconds)
     result = {"machine": machine(["uvicorn"]), "text_bytes": len(data), "rounds": found}
     result["summary"] = summary(found, arguments.gpus)
     print(json.dumps(result["summary"], indent=1))
