@@ -6,6 +6,7 @@ import hashlib
 import mmap
 import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -98,7 +99,7 @@ class PartialFile:
         self._has_room = False
         self._path = folder / name
         self._partial = partial_path(self._path)
-        self._digest = hashlib.sha256() if is_digested else None
+        self._digest = _ParallelDigest() if is_digested else None
         self._file = open(self._partial, "wb", buffering=BUFFER_BYTES)
 
     def write(self, data: bytes | NDArray[Any]) -> None:
@@ -106,10 +107,10 @@ class PartialFile:
         if not len(data):
             return
         view = (memoryview(data) if isinstance(data, bytes) else data.data).cast("B")
-        self._file.write(view)
-        self.size += len(view)
         if self._digest is not None and not self._has_room:
             self._digest.update(view)
+        self._file.write(view)
+        self.size += len(view)
 
     def reserve(self, num_bytes: int) -> None:
         """Reserve bytes at the begin of the file; they are zeros until `write_begin` fills them."""
@@ -124,7 +125,8 @@ class PartialFile:
         self._file.flush()
         if self._digest is not None:
             with open(self._partial, "rb") as file:
-                self._digest = hashlib.file_digest(file, "sha256")
+                while data := file.read(BUFFER_BYTES):
+                    self._digest.update(memoryview(data))
 
     def complete(self) -> None:
         """Write all bytes to the disk."""
@@ -141,7 +143,33 @@ class PartialFile:
     def abandon(self) -> None:
         """Remove the file."""
         discard(self._file.close)
+        if self._digest is not None:
+            self._digest.close()
         self._partial.unlink(missing_ok=True)
+
+
+class _ParallelDigest:
+    """Computes a SHA-256 in a thread, while the caller writes the same bytes."""
+
+    def __init__(self) -> None:
+        self._digest = hashlib.sha256()
+        self._thread = ThreadPoolExecutor(1)
+        self._update: Future[None] | None = None
+
+    def update(self, view: memoryview) -> None:
+        """Wait for the last update, then begin the next; `view` must not change any more."""
+        if self._update is not None:
+            self._update.result()
+        self._update = self._thread.submit(self._digest.update, view)
+
+    def hexdigest(self) -> str:
+        """Return the digest; no update may follow."""
+        self.close()
+        return self._digest.hexdigest()
+
+    def close(self) -> None:
+        """Wait for the last update, and end the thread."""
+        self._thread.shutdown()
 
 
 def discard(close: Callable[[], object]) -> None:
