@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import errno
 import os
-import re
 import sys
 from pathlib import Path
 from time import process_time
@@ -20,9 +19,11 @@ from service.corpus.engines import open_engine
 from service.corpus.inputs import SCHEME, Input, UnreadableInput, expand, find_inputs
 from service.corpus.job import SHARD_TOKENS, Job
 from service.corpus.own_files import OwnFiles
-from service.corpus.progress import Progress
+from service.corpus.progress import Progress, peak_memory
 from service.corpus.reading.chats import ChatRenderer
-from service.corpus.run import PartRunner, Running, run_job
+from service.corpus.run import PartRunner, run_job
+from service.corpus.runners.processes import ProcessRunner, choose_num_processes
+from service.corpus.runners.threads import ThreadRunner
 from service.corpus.writing.formats import FORMATS
 from service.registry.model_folder import MAX_TEMPLATE_BYTES
 from service.registry.tokenizer_config import CONFIG_FILES, TokenizerConfig
@@ -70,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _make_runner(
     arguments: argparse.Namespace, vocabulary: Vocabulary, progress: Progress
 ) -> PartRunner:
-    """Choose the runner of the parts: this process, or a Ray cluster.
+    """Choose the runner of the parts: this process, several processes, or a Ray cluster.
 
     Raises:
         NotInstalled: Ray is needed, and is not installed.
@@ -78,18 +79,30 @@ def _make_runner(
         VocabularyError: no encoder can compute the vocabulary.
     """
     if arguments.ray is not None:
-        if arguments.parts == 1 and not arguments.quiet:
-            print("warptok: one node has all work; --parts N gives it to several", file=sys.stderr)
-        try:
-            from service.corpus.ray.runner import RayRunner
-        except ImportError as error:
-            raise NotInstalled("--ray needs Ray: pip install 'warptok[ray]'") from error
-        return RayRunner(
-            arguments.ray, arguments.engine, arguments.threads, progress, arguments.verify
+        return _make_ray_runner(arguments, progress)
+    num_threads = limit_threads(arguments.threads or 0)
+    num_processes = arguments.processes or choose_num_processes(
+        arguments.parts, num_threads, progress.total_bytes
+    )
+    if num_processes > 1:
+        return ProcessRunner(
+            num_processes, arguments.engine, num_threads, progress, arguments.verify
         )
     keep_large_blocks()  # Each block takes memory of the same sizes again.
     engine = open_engine(arguments.engine, vocabulary)
-    return Running(engine, limit_threads(arguments.threads or 0), progress, arguments.verify)
+    return ThreadRunner(engine, num_threads, progress, arguments.verify)
+
+
+def _make_ray_runner(arguments: argparse.Namespace, progress: Progress) -> PartRunner:
+    if arguments.processes is not None:
+        raise ValueError("--processes does not go with --ray; --threads is for a part there")
+    if arguments.parts == 1 and not arguments.quiet:
+        print("warptok: one node has all work; --parts N gives it to several", file=sys.stderr)
+    try:
+        from service.corpus.runners.ray_cluster import RayRunner
+    except ImportError as error:
+        raise NotInstalled("--ray needs Ray: pip install 'warptok[ray]'") from error
+    return RayRunner(arguments.ray, arguments.engine, arguments.threads, progress, arguments.verify)
 
 
 def _make_job(arguments: argparse.Namespace, vocabulary: Vocabulary) -> Job:
@@ -254,7 +267,7 @@ def _report(arguments: argparse.Namespace, manifest: dict[str, Any], progress: P
         "text_bytes": progress.text_bytes,
         "text_mb_per_s": progress.text_bytes / MEGA / seconds,
         "tokens_per_s": progress.num_tokens / seconds,
-        "peak_memory_bytes": _peak_memory(),
+        "peak_memory_bytes": _sum_peaks(progress),
     }
     if arguments.json:
         sys.stdout.buffer.write(orjson.dumps(figures, option=orjson.OPT_APPEND_NEWLINE))
@@ -270,14 +283,7 @@ def _report(arguments: argparse.Namespace, manifest: dict[str, Any], progress: P
         print(f"{manifest['rejects']:,} records rejected: {arguments.out}/rejects_*.jsonl")
 
 
-def _peak_memory() -> int | None:
-    """Return the most resident memory so far; None: the system does not report it.
-
-    getrusage is not used, as its maximum may include that of the process that started this one.
-    """
-    try:
-        status = Path("/proc/self/status").read_text()
-    except OSError:
-        return None
-    found = re.search(r"VmHWM:\s*(\d+) kB", status)
-    return int(found[1]) * 1024 if found else None
+def _sum_peaks(progress: Progress) -> int | None:
+    """Return the most resident memory of this process and of those that it started."""
+    own = peak_memory()
+    return None if own is None else own + progress.remote_peak_bytes

@@ -196,6 +196,13 @@ def _add_running(group: argparse._ArgumentGroup, number: Number) -> None:
         help="number of threads (default: one for each usable core)",
     )
     group.add_argument(
+        "--processes",
+        type=number(1, 256),
+        metavar="N",
+        help="run the parts in N processes, each with its share of the threads and one GPU "
+        "(default: one for every four threads and 8 GiB of files, at most one a part)",
+    )
+    group.add_argument(
         "--ray",
         metavar="ADDRESS",
         help="run the parts on a Ray cluster, such as auto or 10.0.0.1:6379. All nodes must have "

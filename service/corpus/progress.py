@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
+from pathlib import Path
 from time import perf_counter
 from typing import Protocol, TextIO
 
@@ -32,6 +34,7 @@ class Progress:
     Attributes:
         num_verified: the number of documents compared with the reference, set when the job is done.
         remote_cpu_seconds: the CPU time of other processes, set when the job is done.
+        remote_peak_bytes: the sum of the most resident memory of other processes of this machine.
     """
 
     def __init__(self, total_bytes: int, stream: TextIO | None = sys.stderr) -> None:
@@ -39,6 +42,7 @@ class Progress:
         self.num_bytes = self.text_bytes = self.num_documents = self.num_tokens = 0
         self.skipped_bytes = self.num_verified = 0
         self.remote_cpu_seconds = 0.0
+        self.remote_peak_bytes = 0
         self.started = perf_counter()
         self._stream = stream
         self._is_terminal = stream is not None and stream.isatty()
@@ -94,3 +98,16 @@ def _duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}"
+
+
+def peak_memory() -> int | None:
+    """Return the most resident memory so far; None: the system does not report it.
+
+    getrusage is not used, as its maximum may include that of the process that started this one.
+    """
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:
+        return None
+    found = re.search(r"VmHWM:\s*(\d+) kB", status)
+    return int(found[1]) * 1024 if found else None

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Protocol
@@ -24,20 +21,14 @@ from service.corpus.checkpoint import (
     read_same_version,
     remove_part_locks,
 )
-from service.corpus.encoding import DocumentEncoder
 from service.corpus.inputs import InputDigest
 from service.corpus.job import VERSION, Job
-from service.corpus.ordered import Stopped
-from service.corpus.part import PartResult, Workers, run_part
-from service.corpus.progress import Progress
-from service.corpus.verification import Verifier
+from service.corpus.part import PartResult
 from service.corpus.writing import mds
 from service.corpus.writing.formats import FORMATS
-from service.engines.base import Codec
 from service.runtime.atomic_files import Store
 from vocabularies.model.vocabulary import Vocabulary
 
-BLOCKS_AHEAD = 2  # Beside those that threads work on: one is read, and one is written.
 TIMES = ".inputs"
 LIBRARIES = ("tokenizers", "numpy", "pyarrow")
 LEFTOVERS = (".*.partial", "part_*.checkpoint", "rejects_*.jsonl")
@@ -59,34 +50,8 @@ class PartRunner(Protocol):
         """
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Running:
-    """Runs the parts in threads of this process, one part per thread at a time.
-
-    Attributes:
-        engine: computes the ids.
-        num_threads: the number of threads that read and encode.
-        progress: counts the finished work.
-        num_verified: the number of documents that are compared with the reference.
-    """
-
-    engine: Codec
-    num_threads: int
-    progress: Progress
-    num_verified: int = 0
-
-    def run_parts(self, job: Job, vocabulary: Vocabulary, folder: Path) -> list[PartResult]:
-        """Run each part to its end, from its checkpoint if any; see `PartRunner`."""
-        verifier = Verifier(job, vocabulary, self.num_verified)
-        id_dtype = FORMATS[job.format].id_dtype(len(vocabulary))
-        encoder = DocumentEncoder(job, vocabulary, self.engine, id_dtype, verifier)
-        results = _run_in_threads(job, folder, encoder, self)
-        self.progress.num_verified = verifier.num_compared
-        return results
-
-
 def run_job(
-    job: Job, vocabulary: Vocabulary, folder: Path, running: PartRunner, *, is_fresh: bool = False
+    job: Job, vocabulary: Vocabulary, folder: Path, runner: PartRunner, *, is_fresh: bool = False
 ) -> dict[str, Any]:
     """Run a job from its beginning or its checkpoints, and return its manifest.
 
@@ -94,7 +59,7 @@ def run_job(
         job: the job.
         vocabulary: the vocabulary of the job.
         folder: the folder of the shards, which is created if needed.
-        running: runs the parts.
+        runner: runs the parts.
         is_fresh: whether files of earlier runs in the folder are removed first.
 
     Raises:
@@ -110,7 +75,7 @@ def run_job(
             return manifest
         _check_times(job, folder)
         _remove_partial(folder)
-        results = running.run_parts(job, vocabulary, folder)
+        results = runner.run_parts(job, vocabulary, folder)
         _remove_partial(folder)  # Of a node that was lost.
         id_dtype = FORMATS[job.format].id_dtype(len(vocabulary))
         manifest = _describe(job, vocabulary, id_dtype, results)
@@ -186,39 +151,6 @@ def _remove_all(folder: Path) -> None:
     for pattern in LEFTOVERS:
         for path in folder.glob(pattern):
             path.unlink()
-
-
-def _run_in_threads(
-    job: Job, folder: Path, encoder: DocumentEncoder, running: Running
-) -> list[PartResult]:
-    """Run the parts, one per thread at a time."""
-    parts = job.parts()
-    failed = threading.Event()
-    num_at_once = min(len(parts), running.num_threads)
-    max_ahead = max(BLOCKS_AHEAD, -(-running.num_threads // num_at_once) + 1)
-
-    def run_one(number: int) -> PartResult:
-        try:
-            return run_part(job, number, parts[number], folder, workers)
-        except BaseException:
-            failed.set()
-            raise
-
-    with ThreadPoolExecutor(running.num_threads, "corpus") as pool:
-        workers = Workers(encoder, pool, max_ahead, running.progress, failed.is_set)
-        if len(parts) == 1:
-            return [run_one(0)]
-        with ThreadPoolExecutor(num_at_once, "part") as part_pool:
-            futures = [part_pool.submit(run_one, number) for number in range(len(parts))]
-            try:
-                errors = [future.exception() for future in futures]
-            except BaseException:  # Ctrl-C.
-                failed.set()
-                raise
-            for error in errors:
-                if error is not None and not isinstance(error, Stopped):
-                    raise error
-            return [future.result() for future in futures]
 
 
 def _describe(

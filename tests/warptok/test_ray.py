@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import warptok
-from tests.service.corpus.ray.clusters import local_cluster
+from tests.service.corpus.runners.ray_clusters import local_cluster
 from tests.support.corpora import make_texts, megatron_bytes
 
 pa = pytest.importorskip("pyarrow")

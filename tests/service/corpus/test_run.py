@@ -22,7 +22,8 @@ from service.corpus.job import Job
 from service.corpus.part import PartResult
 from service.corpus.progress import Progress
 from service.corpus.reading import line_blocks
-from service.corpus.run import Running, run_job
+from service.corpus.run import run_job
+from service.corpus.runners.threads import ThreadRunner
 from service.corpus.verification import DiffersFromReference, Verifier
 from service.corpus.writing.shard_files import PartialFile
 from service.engines.cpu.engine import CpuEngine
@@ -62,7 +63,7 @@ def make_job(files: list[Path], **options: Any) -> Job:
 
 
 def run(job: Job, folder: Path, num_threads: int = 2, **options: Any) -> dict[str, Any]:
-    running = Running(ENGINE, num_threads, Progress(1, None), options.pop("num_verified", 0))
+    running = ThreadRunner(ENGINE, num_threads, Progress(1, None), options.pop("num_verified", 0))
     return run_job(job, VOCABULARY, folder, running, **options)
 
 
@@ -194,7 +195,7 @@ def test_an_interrupted_job_ends_with_the_same_bytes(
 
 def test_no_partial_file_of_a_lost_node_stays(files: list[Path], tmp_path: Path) -> None:
     job, out = make_job(files), tmp_path / "out"
-    own = Running(ENGINE, 1, Progress(1, None))
+    own = ThreadRunner(ENGINE, 1, Progress(1, None))
 
     class Lossy:
         """Runs the parts after a node was killed in the middle of a file."""
@@ -361,10 +362,10 @@ def test_verified_documents_are_spread_over_the_job(
 
     monkeypatch.setattr(Verifier, "_check_row", noting)
     progress = Progress(1, None)
-    run_job(make_job(files), VOCABULARY, tmp_path / "out", Running(ENGINE, 1, progress, 10))
+    run_job(make_job(files), VOCABULARY, tmp_path / "out", ThreadRunner(ENGINE, 1, progress, 10))
     assert (progress.num_verified, len(compared), set(compared)) == (10, 10, {0, 2})
     monkeypatch.setattr(verification, "MAX_TEXT_BYTES", -1)
-    run_job(make_job(files), VOCABULARY, tmp_path / "none", Running(ENGINE, 1, progress, 10))
+    run_job(make_job(files), VOCABULARY, tmp_path / "none", ThreadRunner(ENGINE, 1, progress, 10))
     assert progress.num_verified == 0
 
 
@@ -377,7 +378,7 @@ def test_another_id_is_found_by_the_reference(files: list[Path], tmp_path: Path)
             )
             return encoded
 
-    running = Running(Wrong(), 1, Progress(1, None), 1000)
+    running = ThreadRunner(Wrong(), 1, Progress(1, None), 1000)
     with pytest.raises(DiffersFromReference, match="reference"):
         run_job(make_job(files), VOCABULARY, tmp_path / "out", running)
 
@@ -434,7 +435,7 @@ def test_windows_of_sequences(tmp_path: Path, interrupt_after: Any) -> None:
     found, _ = find_inputs([str(path)], None)
     options: dict[str, Any] = {"format": "npy", "window": 16, "stride": 10, "begin_id": 7}
     job = Job(tuple(found), vocabulary.digest, shard_tokens=40, **options)
-    running = Running(ENGINE, 2, Progress(1, None))
+    running = ThreadRunner(ENGINE, 2, Progress(1, None))
     manifest = run_job(job, vocabulary, tmp_path / "whole", running)
     rows = []
     for shard in manifest["shards"]:

@@ -15,8 +15,9 @@ from service.corpus.checkpoint import LOCK, OtherJob, locked, locked_part
 from service.corpus.inputs import find_inputs
 from service.corpus.job import Job
 from service.corpus.progress import Progress
-from service.corpus.ray.part import Counts, OtherNode, RemoteJob, run_remote_part
-from service.corpus.run import Running, run_job
+from service.corpus.run import run_job
+from service.corpus.runners.remote_part import Counts, OtherNode, RemoteJob, run_remote_part
+from service.corpus.runners.threads import ThreadRunner
 from service.engines.cpu.engine import CpuEngine
 from tests.support.corpora import folder_bytes, make_texts, write_jsonl
 from vocabularies import builtin
@@ -42,7 +43,7 @@ def remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RemoteJob:
 def test_parts_are_those_of_a_local_run(
     remote: RemoteJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    running = Running(CpuEngine(num_threads=1), 1, Progress(1, None))
+    running = ThreadRunner(CpuEngine(num_threads=1), 1, Progress(1, None))
     manifest = run_job(remote.job, VOCABULARY, tmp_path / "local", running)
     monkeypatch.chdir("/")
     sent: list[Counts] = []

@@ -1,6 +1,6 @@
-"""Runs one part of a job in a process that Ray has started on some node.
+"""Runs one part of a job in a process that another one has started, perhaps on another node.
 
-It does not import Ray; the caller passes a function that sends counts to another process.
+It does not import Ray; the caller passes a function that sends counts to the other process.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from service.corpus.encoding import DocumentEncoder
 from service.corpus.engines import open_engine
 from service.corpus.job import Job
 from service.corpus.part import PartResult, Workers, run_part
+from service.corpus.progress import peak_memory
 from service.corpus.verification import Verifier
 from service.corpus.writing.formats import FORMATS
 from service.engines.base import Codec
@@ -33,6 +34,10 @@ _engines: dict[tuple[str, str], Codec] = {}
 
 class OtherNode(ValueError):
     """A node has another version or another folder than the process that started the job."""
+
+
+class PartLost(ValueError):
+    """A process or a node was lost before its part was done, or the cluster was lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +88,15 @@ class RemotePart(NamedTuple):
         result: the result of the part.
         num_verified: the number of documents compared with the reference.
         cpu_seconds: the CPU time of the part.
+        pid: the process.
+        peak_bytes: the most resident memory of the process so far.
     """
 
     result: PartResult
     num_verified: int
     cpu_seconds: float
+    pid: int
+    peak_bytes: int
 
 
 class SentProgress:
@@ -152,7 +161,8 @@ def run_remote_part(remote: RemoteJob, number: int, send: Callable[[Counts], obj
         workers = Workers(encoder, pool, remote.num_threads + 1, progress, lambda: False)
         result = run_part(job, number, job.parts()[number], remote.folder, workers)
     progress.flush()
-    return RemotePart(result, verifier.num_compared, process_time() - begin)
+    cpu_seconds = process_time() - begin
+    return RemotePart(result, verifier.num_compared, cpu_seconds, os.getpid(), peak_memory() or 0)
 
 
 def _check_node(remote: RemoteJob) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.service.corpus.ray.clusters import local_cluster
+from tests.service.corpus.runners.ray_clusters import local_cluster
 from tests.support.corpora import folder_bytes, make_texts, write_jsonl
 from tests.support.data_files import ROOT
 
@@ -120,7 +120,7 @@ def test_a_node_is_lost(cluster: Any, folder: Path) -> None:
 
 
 def test_resources_of_a_part() -> None:
-    from service.corpus.ray.runner import choose_resources
+    from service.corpus.runners.ray_cluster import choose_resources
 
     cpus = {"Alive": True, "Resources": {"CPU": 16.0}}
     gpus = {"Alive": True, "Resources": {"CPU": 96.0, "GPU": 8.0}}
@@ -138,7 +138,7 @@ def test_resources_of_a_part() -> None:
 
 @pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6")
 def test_an_address_of_ipv6_is_tried_without_its_brackets() -> None:
-    from service.corpus.ray.runner import _check_address
+    from service.corpus.runners.ray_cluster import _check_address
 
     with socket.create_server(("::1", 0), family=socket.AF_INET6) as listening:
         address = f"[::1]:{listening.getsockname()[1]}"

@@ -21,7 +21,13 @@ from service.corpus.checkpoint import LOCK
 from service.corpus.job import Job
 from service.corpus.part import PartResult
 from service.corpus.progress import Progress
-from service.corpus.ray.part import Counts, RemoteJob, RemotePart, run_remote_part
+from service.corpus.runners.remote_part import (
+    Counts,
+    PartLost,
+    RemoteJob,
+    RemotePart,
+    run_remote_part,
+)
 from vocabularies.model.vocabulary import Vocabulary
 
 POLL_S = 0.5
@@ -29,10 +35,6 @@ CANCEL_S = 20.0
 CONNECT_S = 10.0
 MAX_RETRIES = 100
 """How many times a part is restarted after its node or process was lost."""
-
-
-class PartLost(RuntimeError):
-    """A part's node was lost too many times, or the cluster was lost."""
 
 
 class Resources(NamedTuple):

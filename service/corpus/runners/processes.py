@@ -1,0 +1,219 @@
+"""Runs the parts of a job in several processes of this machine.
+
+One interpreter feeds neither sixteen cores nor two GPUs: its threads wait for Python's lock. Each
+process has its own lock, an equal share of the threads, and one GPU if there are any.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, cast
+
+from gpu.runtime.cuda_device import num_devices
+from service.core.version import package_version
+from service.corpus.checkpoint import LOCK
+from service.corpus.job import Job
+from service.corpus.part import PartResult
+from service.corpus.progress import Progress
+from service.corpus.runners.remote_part import (
+    Counts,
+    PartLost,
+    RemoteJob,
+    RemotePart,
+    run_remote_part,
+)
+from vocabularies.model.vocabulary import Vocabulary
+
+POLL_S = 0.2
+THREADS_A_PROCESS = 4
+BYTES_A_PROCESS = 8 << 30
+"""Fewer bytes of files are done before another process has opened a GPU."""
+
+
+def _reduce(items: MappingProxyType[Any, Any]) -> tuple[Callable[..., object], tuple[object, ...]]:
+    return _make_proxy, (dict(items),)
+
+
+def _make_proxy(items: dict[Any, Any]) -> MappingProxyType[Any, Any]:
+    return MappingProxyType(items)
+
+
+ForkingPickler.register(MappingProxyType, _reduce)  # Vocabularies have such fields.
+
+
+def choose_num_processes(num_parts: int, num_threads: int, num_bytes: int) -> int:
+    """Return how many processes pay for a job.
+
+    Args:
+        num_parts: the parts of the job; a process runs one at a time.
+        num_threads: the threads of all processes together.
+        num_bytes: the size of the job's files.
+    """
+    return max(1, min(num_parts, num_threads // THREADS_A_PROCESS, num_bytes // BYTES_A_PROCESS))
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRunner:
+    """Runs one part per process at a time; see `run.PartRunner`.
+
+    Attributes:
+        num_processes: the number of processes.
+        engine: "auto", "cpu" or "gpu".
+        num_threads: the number of threads of all processes together, at least one each.
+        progress: counts the work that was done.
+        num_verified: the smallest number of documents that are compared with the reference.
+    """
+
+    num_processes: int
+    engine: str
+    num_threads: int
+    progress: Progress
+    num_verified: int = 0
+
+    def run_parts(self, job: Job, vocabulary: Vocabulary, folder: Path) -> list[PartResult]:
+        """Run all parts to their end, from their checkpoints; a part that fails stops the others.
+
+        Raises:
+            ValueError: "gpu" was requested, and there is no GPU.
+            PartLost: a process has ended before its part.
+        """
+        num_gpus = 0 if self.engine == "cpu" else num_devices()
+        if self.engine == "gpu" and not num_gpus:
+            raise ValueError("--engine gpu: there is no GPU that CUDA can use")
+        lock = uuid.uuid4().hex
+        (folder / LOCK).write_text(lock)
+        remote = RemoteJob(
+            job,
+            vocabulary,
+            folder.absolute(),
+            lock,
+            os.getcwd(),
+            "gpu" if num_gpus else "cpu",
+            max(1, self.num_threads // self.num_processes),
+            self.num_verified,
+            package_version(),
+        )
+        with _started(self.num_processes, remote, num_gpus) as connections:
+            parts = self._run_all(connections, len(job.parts()))
+        self.progress.num_verified = sum(part.num_verified for part in parts)
+        self.progress.remote_cpu_seconds = sum(part.cpu_seconds for part in parts)
+        peaks: dict[int, int] = {}
+        for part in parts:
+            peaks[part.pid] = max(peaks.get(part.pid, 0), part.peak_bytes)
+        self.progress.remote_peak_bytes = sum(peaks.values())
+        return [part.result for part in parts]
+
+    def _run_all(self, connections: list[Connection], num_parts: int) -> list[RemotePart]:
+        """Give each process its next part when it has done one; return all parts in order.
+
+        Raises:
+            PartLost: a process has ended before its part.
+            Exception: the error of a part that has failed.
+        """
+        numbers = iter(range(num_parts))
+        running: dict[Connection, int] = {}
+        done: dict[int, RemotePart] = {}
+        for connection, number in zip(connections, numbers, strict=False):
+            connection.send(number)
+            running[connection] = number
+        while running:
+            for connection in cast("list[Connection]", wait([*running])):
+                answer = _receive(connection)
+                if isinstance(answer, Exception):
+                    raise answer
+                if isinstance(answer, Counts):
+                    *added, skipped_bytes = answer
+                    self.progress.skip(skipped_bytes)
+                    self.progress.add(*added)
+                    continue
+                done[running.pop(connection)] = answer
+                if (number := next(numbers, -1)) >= 0:
+                    connection.send(number)
+                    running[connection] = number
+        return [done[number] for number in range(num_parts)]
+
+
+def _receive(connection: Connection) -> Counts | RemotePart | Exception:
+    """Receive what a process has sent.
+
+    Raises:
+        PartLost: the process has ended.
+    """
+    try:
+        answer: Counts | RemotePart | Exception = connection.recv()
+    except (EOFError, ConnectionError) as error:
+        raise PartLost("a process of the job was killed; the same command goes on") from error
+    return answer
+
+
+@contextlib.contextmanager
+def _started(count: int, remote: RemoteJob, num_gpus: int) -> Iterator[list[Connection]]:
+    """Start processes, and yield a connection to each; end them, also in the middle of a part."""
+    context = get_context("spawn")  # A fork would copy locks that other threads hold.
+    connections: list[Connection] = []
+    processes = []
+    try:
+        for number in range(count):
+            own, other = context.Pipe()
+            connections.append(own)
+            with other:
+                arguments = (other, remote, number, num_gpus, os.getpid())
+                processes.append(context.Process(target=_run_parts, args=arguments))
+                processes[-1].start()
+        yield connections
+    finally:
+        for connection in connections:
+            connection.close()
+        for process in processes:
+            process.terminate()  # What it was writing is removed by the next run.
+        for process in processes:
+            process.join()
+
+
+def choose_gpu(visible: str, number: int, num_gpus: int) -> str:
+    """Return the name of a process's GPU for CUDA_VISIBLE_DEVICES.
+
+    Args:
+        visible: the variable's value; "" if it is not set.
+        number: the number of the process.
+        num_gpus: the number of GPUs that CUDA sees.
+    """
+    names = visible.split(",") if visible else [str(gpu) for gpu in range(num_gpus)]
+    return names[number % num_gpus].strip()
+
+
+def _run_parts(
+    connection: Connection, remote: RemoteJob, number: int, num_gpus: int, parent: int
+) -> None:
+    """Run parts until the parent names no other one; called in a process that was started here."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent ends all processes.
+    threading.Thread(target=_end_with_parent, args=(parent,), daemon=True).start()
+    if num_gpus:
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        os.environ["CUDA_VISIBLE_DEVICES"] = choose_gpu(visible, number, num_gpus)
+    with contextlib.suppress(EOFError, ConnectionError):  # The parent has closed the connection.
+        while True:
+            part = connection.recv()
+            try:
+                connection.send(run_remote_part(remote, part, connection.send))
+            except Exception as error:
+                connection.send(error)
+
+
+def _end_with_parent(parent: int) -> None:
+    """End this process when its parent has been killed, so that the folder is free again."""
+    while os.getppid() == parent:
+        time.sleep(POLL_S)
+    os._exit(1)

@@ -1,0 +1,142 @@
+"""Jobs in several processes: the bytes of a run in one, also if a process is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from service.corpus.inputs import UnreadableInput, find_inputs
+from service.corpus.job import Job
+from service.corpus.progress import Progress
+from service.corpus.run import run_job
+from service.corpus.runners.processes import ProcessRunner, choose_gpu, choose_num_processes
+from service.corpus.runners.threads import ThreadRunner
+from service.engines.cpu.engine import CpuEngine
+from tests.support.corpora import folder_bytes, make_texts, write_jsonl
+from tests.support.data_files import ROOT
+from vocabularies import builtin
+
+VOCABULARY = builtin.load("gpt2")
+NUM_FILES, MAX_S = 4, 60.0
+OPTIONS = ["-v", "gpt2", "--shard-tokens", "20000", "--parts", "4", "--engine", "cpu", "--quiet"]
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    paths = [
+        write_jsonl(tmp_path / f"{number}.jsonl", make_texts(60, seed=number))
+        for number in range(NUM_FILES)
+    ]
+    with open(paths[-1], "ab") as file:
+        file.write(b"[]\n")  # A reject.
+    inputs, _ = find_inputs([str(path) for path in paths], None)
+    return Job(tuple(inputs), VOCABULARY.digest, shard_tokens=300, num_parts=NUM_FILES)
+
+
+@pytest.mark.slow
+def test_bytes_are_those_of_one_process(job: Job, tmp_path: Path) -> None:
+    progress = Progress(1, None)
+    runner = ProcessRunner(2, "cpu", 2, progress, num_verified=8)
+    run_job(job, VOCABULARY, tmp_path / "two", runner)
+    one = ThreadRunner(CpuEngine(num_threads=1), 1, Progress(1, None))
+    run_job(job, VOCABULARY, tmp_path / "one", one)
+    assert folder_bytes(tmp_path / "two") == folder_bytes(tmp_path / "one")
+    assert progress.num_documents == NUM_FILES * 60
+    assert progress.num_bytes == sum(file.size for file in job.inputs)
+    assert progress.num_verified >= 8
+    assert progress.remote_peak_bytes > 0
+
+
+@pytest.mark.slow
+def test_a_part_that_fails_stops_the_others(job: Job, tmp_path: Path) -> None:
+    damaged = tmp_path / "2.jsonl"
+    content = damaged.read_bytes()
+    damaged.unlink()
+    runner = ProcessRunner(2, "cpu", 2, Progress(1, None))
+    with pytest.raises(UnreadableInput, match=r"2\.jsonl"):
+        run_job(job, VOCABULARY, tmp_path / "two", runner)
+    assert not (tmp_path / "two" / "manifest.json").exists()
+    damaged.write_bytes(content)
+    run_job(job, VOCABULARY, tmp_path / "two", runner)
+    assert (tmp_path / "two" / "manifest.json").exists()
+
+
+def start(folder: Path, out: str, *options: str) -> subprocess.Popen[str]:
+    files = [f"{number}.jsonl" for number in range(NUM_FILES)]
+    command = [sys.executable, "-m", "service", "corpus", *files, "--out", out, *OPTIONS, *options]
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def wait_for_a_shard(folder: Path) -> None:
+    begun = time.perf_counter()
+    while not any(folder.glob("part_*.checkpoint")):
+        assert time.perf_counter() - begun < MAX_S
+        time.sleep(0.01)
+
+
+def workers_of(pid: int) -> list[int]:
+    """Return the processes that run parts; multiprocessing's own tracker is none of them."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [
+        int(child)
+        for child in children
+        if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", ["worker", "parent", "interrupted"])
+def test_the_same_command_goes_on(tmp_path: Path, victim: str) -> None:
+    for number in range(NUM_FILES):
+        texts = make_texts(10_000, seed=number, most_words=200)
+        write_jsonl(tmp_path / f"{number}.jsonl", texts)
+    one = start(tmp_path, "one", "--processes", "1")
+    assert one.communicate(timeout=MAX_S)[1] == ""
+    process = start(tmp_path, "two", "--processes", "2")
+    wait_for_a_shard(tmp_path / "two")
+    workers = workers_of(process.pid)
+    assert len(workers) == 2
+    if victim == "worker":
+        os.kill(workers[0], signal.SIGKILL)
+    else:
+        process.send_signal(signal.SIGKILL if victim == "parent" else signal.SIGINT)
+    _, stderr = process.communicate(timeout=MAX_S)
+    codes = {"worker": 2, "parent": -signal.SIGKILL, "interrupted": 130}
+    messages = {
+        "worker": "warptok: a process of the job was killed; the same command goes on\n",
+        "parent": "",
+        "interrupted": "warptok: stopped; the same command goes on\n",
+    }
+    assert (process.returncode, stderr) == (codes[victim], messages[victim])
+    assert not (tmp_path / "two" / "manifest.json").exists()
+    again = start(tmp_path, "two", "--processes", "3")
+    _, stderr = again.communicate(timeout=MAX_S)
+    assert (again.returncode, stderr) == (0, "")
+    assert folder_bytes(tmp_path / "two") == folder_bytes(tmp_path / "one")
+
+
+def test_each_process_has_one_gpu() -> None:
+    assert [choose_gpu("", number, 2) for number in range(4)] == ["0", "1", "0", "1"]
+    assert [choose_gpu("3, 5", number, 2) for number in range(3)] == ["3", "5", "3"]
+    assert choose_gpu("GPU-1a,-1,GPU-2b", 1, 1) == "GPU-1a"  # CUDA ignores all behind -1.
+
+
+def test_processes_need_parts_threads_and_bytes() -> None:
+    large = 64 << 30
+    assert choose_num_processes(8, 16, large) == 4
+    assert choose_num_processes(2, 16, large) == 2
+    assert choose_num_processes(8, 16, 16 << 30) == 2
+    assert choose_num_processes(1, 16, large) == 1
+    assert choose_num_processes(8, 2, large) == 1
