@@ -36,13 +36,17 @@ class ProblemFinding(BaseModel):
 class Problem(BaseModel):
     """A refusal, as a problem document (RFC 9457)."""
 
-    type: str = Field(description="A path that names the kind of refusal.")
+    type: str = Field(description="A path that identifies the kind of refusal.")
     title: str
     status: int
-    detail: str = Field(description="For people: what was given, what is possible.")
+    detail: str = Field(description="Message for people: what is wrong, and what is possible.")
     code: str = Field(description="For programs.")
-    where: str = Field(description="The place in the request: a JSON pointer, a line, a header.")
-    findings: list[ProblemFinding] = Field(default=[], description="Only when there are several.")
+    where: str = Field(
+        description="Place of the fault in the request: a JSON pointer, a line or a header."
+    )
+    findings: list[ProblemFinding] = Field(
+        default=[], description="All faults; present only if there are several."
+    )
 
 
 REFUSALS = {

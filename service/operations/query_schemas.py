@@ -68,8 +68,8 @@ class StreamQuery(BatchQuery):
     first_row: int = Field(0, ge=0, le=MAX_ROW, description=schemas.FIRST_ROW)
     return_kernel_time: bool = Field(
         False,
-        description="Say in the metadata of each record batch, as warptok.kernel_time, the seconds "
-        "that the engine computed the batch.",
+        description="Add warptok.kernel_time to the metadata of each record batch: the seconds "
+        "in which the engine computed the batch.",
     )
 
     def augmentation(self) -> Augmentation | None:

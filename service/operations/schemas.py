@@ -27,59 +27,75 @@ Length = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
 ADD_SPECIAL = "Put the vocabulary's own begin and end tokens around the ids, as Hugging Face does."
 SPECIAL = (
-    "Special-token text inside the input: 'match' gives its id, 'plain' treats it as ordinary "
-    "text, 'refuse' answers 422 naming the place."
+    "How to treat text of special tokens inside the input: 'match' gives the token's id, 'plain' "
+    "encodes it as ordinary text, 'refuse' answers 422 with its place."
 )
-MAX_LENGTH = "Most ids a text may have, begin and end tokens included; null: all."
-TRUNCATION = "The side that is cut when a text has more than max_length ids."
-OFFSETS = "Report the begin and end of each id in the text, counted in this unit."
-TOKENS = "Report each id's token as a string."
+MAX_LENGTH = (
+    "Maximum number of ids of a text, including begin and end tokens; further ids are cut off. "
+    "null: no maximum."
+)
+TRUNCATION = "The side at which ids are cut off if a text has more than max_length."
+OFFSETS = "Return where each id begins and ends in the text, counted in this unit."
+TOKENS = "Return the token of each id as a string."
 TOKEN_FORM = (
-    "The form of the tokens: 'text', in which bytes that are not UTF-8 are written <0xE2>; 'file': "
-    "as a tokenizer.json has them, bytes of BPE in the byte-level alphabet (Ġthe)."
+    "Form of the tokens. 'text': readable text, in which bytes that are not UTF-8 are written as "
+    "<0xE2>. 'file': as in a tokenizer.json, where byte-level BPE uses the byte-level alphabet "
+    "(Ġthe)."
 )
 REVERSE = (
-    "DNA: encode the other strand (A-T, C-G, IUPAC codes and case kept); refused with a vocabulary "
-    "of text."
+    "DNA: encode the reverse complement (A-T, C-G and IUPAC codes are exchanged, upper and lower "
+    "case stay). Refused if the vocabulary is one of text."
 )
 UPPERCASE = (
-    "Make the letters a to z upper case before they are encoded, as of soft-masked genomes, of "
-    "which many vocabularies know none; special-token text in the input, too."
+    "Convert the letters a to z to upper case before encoding, as for soft-masked genomes, whose "
+    "lower-case letters many vocabularies do not know. Special-token text in the input is "
+    "converted, too."
 )
 UNKNOWN_SHARE = (
-    "Only of DNA, and only if at least a fifth of the ids that are no begin or end tokens are that "
-    "of the unknown token: their share."
+    "Share of the ids, without begin and end tokens, that are the unknown token. Present only "
+    "for vocabularies of DNA, and only if it is at least one fifth."
 )
-CIRCULAR = "k-mer vocabularies: the sequence wraps; null: as the vocabulary says."
+CIRCULAR = (
+    "k-mer vocabularies: treat the sequence as circular, with k-mers across its end and start; "
+    "null: as the vocabulary says."
+)
 JUNCTION = (
-    "Where the k-mers over the junction of a circular sequence stand: 'append' puts them last, "
+    "Position of the k-mers across the junction of a circular sequence: 'append' puts them last, "
     "'prepend' first; null: as the vocabulary says."
 )
 ADD_CLS = "Put the vocabulary's [CLS] before each window."
 FIELD_NAME = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"
-DTYPE = "Width of ids in binary answers; refused where the vocabulary does not fit."
-IF_DIGEST = "Refuse with 412 when the vocabulary's digest is another one."
+DTYPE = "Type of the ids in binary answers; refused if the vocabulary has ids that do not fit."
+IF_DIGEST = "Refuse the request with 412 if the digest of the vocabulary differs from this one."
 SURROGATES = (
-    "Half a surrogate pair in a string, as of a text that was cut inside an emoji: 'refuse' "
-    "answers 400 naming the place, 'replace' encodes U+FFFD for it."
+    "How to treat half a surrogate pair in a string, which occurs if a text was cut inside an "
+    "emoji: 'refuse' answers 400 with its place, 'replace' encodes U+FFFD instead."
 )
 INVALID_UTF8 = (
-    "A text that is not UTF-8: 'refuse' refuses it, 'bytes' gives it the ids that tiktoken gives "
-    "bytes; only byte-level BPE with all bytes, and at most 65,536 bytes."
+    "How to treat a text that is not UTF-8: 'refuse' refuses it, 'bytes' encodes its bytes as "
+    "tiktoken does. 'bytes' works only for byte-level BPE that has a token for every byte, and "
+    "for texts of at most 65,536 bytes."
 )
-VOCABULARY = "Name of a vocabulary, see GET /v1/vocabularies."
+VOCABULARY = "Name of a vocabulary; GET /v1/vocabularies lists them."
 KERNEL_TIME = (
-    "Answer kernel_time as well: the seconds that the engine computed the batch in which the "
-    "request was, as the stage encode of Server-Timing."
+    "Also return kernel_time: the seconds in which the engine computed the batch that contained "
+    "the request, as in the stage encode of Server-Timing."
 )
 AUGMENTATION = (
-    "DNA: crop the sequences and substitute letters at random before they are encoded; null: do "
-    "not. Offsets cannot be reported then."
+    "DNA: crop the sequences and substitute letters at random before encoding; null: no changes. "
+    "Offsets cannot be returned then."
 )
-SEED = "The same seed gives the same changes."
-CROP = "Crop longer sequences to so many letters; null: crop none."
-SUBSTITUTION = "The share of A, C, G and T that become another of them."
-FIRST_ROW = "The number of the first sequence in the whole data set."
+SEED = "Seed of the random changes; the same seed makes the same changes."
+CROP = "Crop longer sequences to this number of letters; null: no cropping."
+SUBSTITUTION = "Fraction of the bases A, C, G and T that are replaced by another of them."
+FIRST_ROW = (
+    "Number of the first sequence within the whole data set, from which the random changes of "
+    "each row follow."
+)
+ANSWERED_KERNEL_TIME = "Seconds of the engine; present only with `return_kernel_time`."
+ANSWERED_OFFSETS = "Begin and end of each id in its text; present only with `return_offsets`."
+ANSWERED_TOKENS = "The token of each id as a string; present only with `return_tokens`."
+ANSWERED_BASE64 = "The exact bytes; present only with `as_base64`."
 MAX_SEED, MAX_CROP, MAX_ROW = (1 << 64) - 1, (1 << 31) - 1, (1 << 63) - 1
 
 
@@ -193,13 +209,16 @@ class EncodeBatchRequest(TextListRequest):
     dtype: Literal["int32", "uint16", "uint8"] = Field("int32", description=DTYPE)
     padding: Literal["longest"] | Annotated[int, Field(ge=0, le=1_048_576)] | None = Field(
         None,
-        description="Pad every row to the longest one, or to this many ids; null: ragged rows.",
+        description="Pad each row to the length of the longest row, or to this number of ids; "
+        "null: do not pad.",
     )
     padding_side: Side | None = Field(
-        None, description="The padded side; null: the vocabulary's own, mostly the right."
+        None,
+        description="Side at which rows are padded; null: the vocabulary's own side, which "
+        "is mostly the right.",
     )
     pad_id: Length | None = Field(
-        None, description="The id to pad with; null: the vocabulary's own padding token."
+        None, description="Id with which rows are padded; null: the vocabulary's padding token."
     )
     augmentation: AugmentationOptions | None = Field(None, description=AUGMENTATION)
 
@@ -214,7 +233,8 @@ class CountRequest(TextListRequest):
 
 SKIP_SPECIAL = "Leave out special tokens."
 AS_BASE64 = (
-    "Answer the exact bytes in base64 as well: text shows U+FFFD for bytes that are not UTF-8."
+    "Also return the exact bytes in base64, because the text has U+FFFD in place of bytes "
+    "that are not UTF-8."
 )
 
 
@@ -265,17 +285,21 @@ class WindowsRequest(Strict):
 
     vocabulary: str = Field(description=VOCABULARY)
     sequence: str = Field(description="The sequence.")
-    window: int = Field(512, ge=1, le=1_048_576, description="Tokens in a window.")
-    stride: int = Field(256, ge=1, description="Tokens from the start of a window to the next.")
+    window: int = Field(512, ge=1, le=1_048_576, description="Number of tokens in a window.")
+    stride: int = Field(
+        256, ge=1, description="Number of tokens between the starts of two windows."
+    )
     circular: bool | None = Field(None, description=CIRCULAR)
     junction: Junction | None = Field(None, description=JUNCTION)
     channel: Annotated[list[float], Field(fail_fast=True)] | None = Field(
-        None, description="One value for each base (heteroplasmy levels), windowed like the ids."
+        None,
+        description="A value for each base, such as its heteroplasmy level. The answer "
+        "contains the values in the same windows as the ids.",
     )
     channel_name: str = Field(
         "het_values",
         pattern=FIELD_NAME,
-        description="Its name in the answer.",
+        description="Name of the field of the answer that contains the values of channel.",
     )
     add_cls: bool = Field(False, description=ADD_CLS)
     reverse_complement: bool = Field(False, description=REVERSE)
@@ -303,19 +327,23 @@ class ChunksRequest(Strict):
     vocabulary: str = Field(description=VOCABULARY)
     text: str = Field(description="The text or sequence.")
     chunk_size: int = Field(
-        512, ge=1, le=2**31 - 1, description="Most ids of a chunk, begin and end tokens included."
+        512,
+        ge=1,
+        le=2**31 - 1,
+        description="Maximum number of ids in a chunk, including begin and end tokens.",
     )
     chunk_overlap: int = Field(
-        0, ge=0, le=2**31 - 1, description="Tokens that two neighbouring chunks share."
+        0, ge=0, le=2**31 - 1, description="Number of tokens that two neighbouring chunks share."
     )
     add_special_tokens: bool = Field(
         True, description="Put the vocabulary's own begin and end tokens around each chunk."
     )
     special: Special = Field("match", description=SPECIAL)
     offset_unit: Unit = Field(
-        "codepoints", description="The unit of the begin and the end of each chunk in the text."
+        "codepoints",
+        description="Unit in which the begin and the end of each chunk in the text are counted.",
     )
-    return_texts: bool = Field(False, description="Answer the text of each chunk as well.")
+    return_texts: bool = Field(False, description="Also return the text of each chunk.")
     surrogates: Surrogates = Field("refuse", description=SURROGATES)
     return_kernel_time: bool = Field(False, description=KERNEL_TIME)
     if_digest: str | None = Field(None, description=IF_DIGEST)
@@ -329,8 +357,13 @@ Range = Annotated[list[int], Field(min_length=2, max_length=2)]
 class Truncated(BaseModel):
     """How truncation changed a row."""
 
-    num_tokens: int = Field(description="Ids before the cut, begin and end tokens included.")
-    kept: Range = Field(description="Begin and end of the kept range among the text's own ids.")
+    num_tokens: int = Field(
+        description="Number of ids before truncation, including begin and end tokens."
+    )
+    kept: Range = Field(
+        description="Begin and end of the ids that were kept, counted among the "
+        "ids of the text without begin and end tokens."
+    )
 
 
 class RowFault(BaseModel):
@@ -345,14 +378,19 @@ class EncodeResponse(BaseModel):
     """The ids of one text."""
 
     vocabulary: str
-    digest: str = Field(description="The vocabulary's sha256; send it back as if_digest.")
+    digest: str = Field(
+        description="SHA-256 of the vocabulary. A later request that sends it as "
+        "if_digest is refused if the vocabulary has changed."
+    )
     ids: list[int]
     num_tokens: int
-    engine: Literal["gpu", "cpu", "reference"] = Field(description="What computed the ids.")
-    offsets: list[Range] = Field(default=[], description="Only when requested.")
-    tokens: list[str] = Field(default=[], description="Only when requested.")
-    truncated: Truncated | None = Field(default=None, description="Only when ids were cut off.")
-    kernel_time: float | None = Field(default=None, description="Only when requested.")
+    engine: Literal["gpu", "cpu", "reference"] = Field(description="Engine that computed the ids.")
+    offsets: list[Range] = Field(default=[], description=ANSWERED_OFFSETS)
+    tokens: list[str] = Field(default=[], description=ANSWERED_TOKENS)
+    truncated: Truncated | None = Field(
+        default=None, description="How the ids were truncated; present only if ids were cut off."
+    )
+    kernel_time: float | None = Field(default=None, description=ANSWERED_KERNEL_TIME)
     unknown_share: float | None = Field(default=None, description=UNKNOWN_SHARE)
 
 
@@ -362,14 +400,22 @@ class EncodeBatchResponse(BaseModel):
     vocabulary: str
     digest: str
     ids: list[list[int]]
-    num_tokens: list[int] = Field(description="Ids of each row without padding.")
+    num_tokens: list[int] = Field(description="Number of ids of each row, without padding.")
     engine: Literal["gpu", "cpu", "reference"]
-    attention_mask: list[list[int]] = Field(default=[], description="Only with padding.")
-    offsets: list[list[Range] | None] = Field(default=[], description="Only when requested.")
-    tokens: list[list[str] | None] = Field(default=[], description="Only when requested.")
-    truncated: list[Truncated | None] = Field(default=[], description="Only when a row was cut.")
-    kernel_time: float | None = Field(default=None, description="Only when requested.")
-    errors: list[RowFault] = Field(default=[], description="Only when a row was refused.")
+    attention_mask: list[list[int]] = Field(
+        default=[], description="1 for each id and 0 for padding; present only with `padding`."
+    )
+    offsets: list[list[Range] | None] = Field(default=[], description=ANSWERED_OFFSETS)
+    tokens: list[list[str] | None] = Field(default=[], description=ANSWERED_TOKENS)
+    truncated: list[Truncated | None] = Field(
+        default=[],
+        description="How each row was truncated, null for a row that was not; present only if any "
+        "row was.",
+    )
+    kernel_time: float | None = Field(default=None, description=ANSWERED_KERNEL_TIME)
+    errors: list[RowFault] = Field(
+        default=[], description="The refused rows; present only if there are any."
+    )
     unknown_share: float | None = Field(default=None, description=UNKNOWN_SHARE)
 
 
@@ -380,8 +426,10 @@ class CountResponse(BaseModel):
     digest: str
     num_tokens: list[int]
     engine: Literal["gpu", "cpu", "reference"]
-    kernel_time: float | None = Field(default=None, description="Only when requested.")
-    errors: list[RowFault] = Field(default=[], description="Only when a row was refused.")
+    kernel_time: float | None = Field(default=None, description=ANSWERED_KERNEL_TIME)
+    errors: list[RowFault] = Field(
+        default=[], description="The refused rows; present only if there are any."
+    )
 
 
 class DecodeResponse(BaseModel):
@@ -390,7 +438,7 @@ class DecodeResponse(BaseModel):
     vocabulary: str
     digest: str
     text: str
-    base64: str = Field(default="", description="Only when requested.")
+    base64: str = Field(default="", description=ANSWERED_BASE64)
 
 
 class DecodeBatchResponse(BaseModel):
@@ -399,8 +447,10 @@ class DecodeBatchResponse(BaseModel):
     vocabulary: str
     digest: str
     texts: list[str]
-    base64: list[str] = Field(default=[], description="Only when requested.")
-    errors: list[RowFault] = Field(default=[], description="Only when a row was refused.")
+    base64: list[str] = Field(default=[], description=ANSWERED_BASE64)
+    errors: list[RowFault] = Field(
+        default=[], description="The refused rows; present only if there are any."
+    )
 
 
 class WindowsResponse(BaseModel):
@@ -412,11 +462,15 @@ class WindowsResponse(BaseModel):
     digest: str
     input_ids: list[list[int]]
     attention_mask: list[list[int]]
-    position_ids: list[list[int]] = Field(description="Base at which each token begins.")
-    starts: list[int] = Field(description="First token of each window.")
-    num_tokens: int = Field(description="Tokens of the whole sequence.")
+    position_ids: list[list[int]] = Field(
+        description="Position of the base at which each token begins."
+    )
+    starts: list[int] = Field(
+        description="Number of the first token of each window within the sequence."
+    )
+    num_tokens: int = Field(description="Number of tokens of the whole sequence.")
     engine: Literal["gpu", "cpu", "reference"]
-    kernel_time: float | None = Field(default=None, description="Only when requested.")
+    kernel_time: float | None = Field(default=None, description=ANSWERED_KERNEL_TIME)
     unknown_share: float | None = Field(default=None, description=UNKNOWN_SHARE)
 
 
@@ -427,14 +481,18 @@ class ChunksResponse(BaseModel):
     digest: str
     ids: list[list[int]] = Field(description="The ids of each chunk.")
     offsets: list[Range] = Field(
-        description="Begin and end of each chunk in the text. A character whose tokens are in two "
-        "chunks is in both."
+        description="Begin and end of each chunk in the text. If the tokens of a character are "
+        "in two chunks, both chunks contain the character."
     )
-    starts: list[int] = Field(description="First token of each chunk.")
-    texts: list[str] = Field(default=[], description="Only when requested.")
-    num_tokens: int = Field(description="Tokens of the whole text.")
+    starts: list[int] = Field(
+        description="Number of the first token of each chunk within the text."
+    )
+    texts: list[str] = Field(
+        default=[], description="The text of each chunk; present only with `return_texts`."
+    )
+    num_tokens: int = Field(description="Number of tokens of the whole text.")
     engine: Literal["gpu", "cpu", "reference"]
-    kernel_time: float | None = Field(default=None, description="Only when requested.")
+    kernel_time: float | None = Field(default=None, description=ANSWERED_KERNEL_TIME)
 
 
 def row_options(value: Any, num_rows: int) -> list[Any]:

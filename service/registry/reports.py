@@ -28,23 +28,28 @@ class VocabularyReport(BaseModel):
     """The description of a vocabulary; fields that require loading are null until it is loaded."""
 
     name: str
-    aliases: list[str] = Field(default=[], description="Its other names.")
-    state: str = Field(description="loaded, unloaded or failed.")
+    aliases: list[str] = Field(default=[], description="Aliases of the vocabulary.")
+    state: str = Field(description="State: loaded, unloaded or failed.")
     builtin: bool
     source: str
     licence: str
     digest: str | None = None
-    kind: str | None = Field(None, description="bpe, kmers, characters or upstream.")
+    kind: str | None = Field(
+        None, description="Kind of its model: bpe, kmers, characters or upstream."
+    )
     size: int | None = Field(None, description="Number of ids.")
-    engine: str | None = Field(None, description="What computes the ids.")
+    engine: str | None = Field(None, description="Engine that computes the ids.")
     encoder: str | None = None
-    residency: list[str] = Field(default=[], description="Where it is held: gpu, cpu.")
+    residency: list[str] = Field(default=[], description="Devices that hold its tables: gpu, cpu.")
     device_bytes: int = 0
     self_test: SelfTestReport | None = None
-    fallback_reason: str = Field("", description="Why something slower answers; empty if not.")
-    error: str = Field("", description="Why it cannot be loaded.")
+    fallback_reason: str = Field(
+        "", description="Why a slower engine or encoder is used; empty if it is not."
+    )
+    error: str = Field("", description="Why the vocabulary cannot be loaded; empty if it can.")
     notes: list[str] = Field(
-        default=[], description="What the uploaded file says of ids and is not followed."
+        default=[],
+        description="Remarks on the rules of the uploaded file, such as rules that are ignored.",
     )
 
 
@@ -71,9 +76,10 @@ class VerifyResponse(BaseModel):
     num_different: int
     num_ids: int
     num_equal_ids: int
-    engines: list[str] = Field(description="What computed them: gpu, cpu, reference.")
+    engines: list[str] = Field(description="Engines that computed the ids: gpu, cpu, reference.")
     first_difference: dict[str, Any] | None = Field(
-        description="The first differing text and both id lists; null when all are equal."
+        description="The first text whose ids differ, with both lists of ids; null if all are "
+        "equal."
     )
 
 

@@ -26,60 +26,86 @@ class TrainingParameters(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    vocabulary: str = Field(description="The name that the learnt vocabulary gets.")
+    vocabulary: str = Field(description="Name for the trained vocabulary.")
     replace: bool = Field(
         False,
-        description="The name may mean another vocabulary, which is replaced; the key then needs "
-        "the scope manage, too.",
+        description="Whether the trained vocabulary may replace another one of the same name; "
+        "the key then also needs the scope manage.",
     )
     reading: Literal["sequences", "lines", "whole"] = Field(
         "sequences",
-        description="'sequences': records where the first byte is that of FASTA or FASTQ, else "
-        "lines; 'lines': each line; 'whole': each file is one sequence.",
+        description="What is a sequence. 'sequences': each record of a FASTA or FASTQ file, "
+        "which is recognized by its first byte, and each line of other files; 'lines': each "
+        "line; 'whole': each file.",
     )
-    upper: bool = Field(False, description="Read lower case, as of repeats, as upper case.")
+    upper: bool = Field(
+        False, description="Convert lower-case letters, such as those of repeats, to upper case."
+    )
     spell: Literal["T", "U"] | None = Field(
-        None, description="Write every U as T, or every T as U; null: as it stands."
+        None, description="'T' replaces every U by T, 'U' every T by U; null: no change."
     )
     vocabulary_size: int = Field(
-        512, description="Ids in all: special tokens, letters, motif tokens, merges."
+        512,
+        description="Number of ids of the vocabulary: special tokens, letters, motif tokens "
+        "and merges.",
     )
-    min_frequency: int = Field(2, description="A rarer pair is not merged.")
-    max_token_length: int | None = Field(None, description="Most letters of a learnt token.")
-    motif_weight: float = Field(2.5, description="Lambda: for a pair inside a motif's span.")
-    penalty_weight: float = Field(10.0, description="Mu: for a pair across a motif's border.")
+    min_frequency: int = Field(
+        2, description="Minimum number of occurrences of a pair that is merged."
+    )
+    max_token_length: int | None = Field(
+        None, description="Maximum number of letters of a token that a merge makes."
+    )
+    motif_weight: float = Field(
+        2.5, description="Lambda: score for each occurrence of a pair inside a motif."
+    )
+    penalty_weight: float = Field(
+        10.0, description="Mu: penalty for each occurrence of a pair across the border of a motif."
+    )
     min_compression: float | None = Field(
-        None, description="Letters for each token of the whole corpus at which training may stop."
+        None,
+        description="Compression at which training may stop: letters of the corpus for "
+        "each of its tokens.",
     )
     stop: Literal["either", "both"] = Field(
-        "either", description="Stop at the size or the compression, or when both are reached."
+        "either",
+        description="Whether training stops when the size or the compression is "
+        "reached ('either'), or only when both are ('both').",
     )
     merge_rule: Literal["global", "span_preserving"] = Field(
         "global",
-        description="'global': motifs move the choice of merges; 'span_preserving': motifs are "
-        "tokens, cut out before anything is merged, in training and in encoding.",
+        description="'global': motifs influence which pairs are merged; 'span_preserving': "
+        "motifs become tokens that are cut out before anything is merged, in training and in "
+        "encoding.",
     )
     motif_tokens: int | None = Field(
-        None, description="How many motifs become tokens; null: all. For 'span_preserving'."
+        None, description="With 'span_preserving': number of motifs that become tokens; null: all."
     )
     seed_region: Annotated[tuple[int, int] | None, BeforeValidator(_from_text)] = Field(
-        None, description="First and last base, from 1, of a span in every sequence: [2, 8]."
+        None,
+        description="First and last base, counted from 1, of a span that is treated as a "
+        "motif in every sequence, such as [2, 8].",
     )
     penalty: Literal["count", "binary"] = Field(
-        "count", description="What mu counts: each occurrence across a border, or 1 for any."
+        "count",
+        description="What mu is multiplied with: 'count', the number of occurrences "
+        "across a border; 'binary', 1 if there are any.",
     )
     crossing: Literal["split", "any"] = Field(
-        "split", description="Whether a token crosses a border of a motif that it holds whole."
+        "split",
+        description="Which tokens count as crossing the border of a motif: 'split', "
+        "those that split the motif; 'any', also those that contain the whole motif and more.",
     )
-    merge_harmful: bool = Field(False, description="Go on with pairs whose score is not above 0.")
-    alphabet: str | None = Field(None, description="The letters that are tokens; null: all.")
+    merge_harmful: bool = Field(False, description="Also merge pairs whose score is not above 0.")
+    alphabet: str | None = Field(None, description="Letters that are tokens; null: all that occur.")
     t_and_u: Literal["alike", "apart"] = Field(
         "alike",
         description="'alike': T and U are one letter of nucleotide sequences, in training and in "
         "encoding; 'apart': they are two.",
     )
     special_tokens: Annotated[tuple[str, ...], BeforeValidator(_from_text)] = Field(
-        ("[UNK]",), description="The first ids; '[UNK]' stands for letters that are no tokens."
+        ("[UNK]",),
+        description="Special tokens, which have the first ids; '[UNK]' is the id of "
+        "letters that are not tokens.",
     )
 
     def options(self) -> TrainingOptions:
@@ -104,8 +130,12 @@ class TrainingError(BaseModel):
 
     code: str = Field(description="For programs.")
     detail: str = Field(description="For people.")
-    where: str = Field("", description="The place: a file's line, a sequence, an option.")
-    findings: list[TrainingFinding] = Field([], description="Only when there are several.")
+    where: str = Field(
+        "", description="Place of the fault: a line of a file, a sequence or an option."
+    )
+    findings: list[TrainingFinding] = Field(
+        [], description="All faults if there are several; otherwise empty."
+    )
 
     @classmethod
     def of(cls, error: VocabularyError) -> TrainingError:
@@ -124,21 +154,25 @@ class TrainingMetrics(BaseModel):
     """The progress of a job: the figures of its corpus and of the vocabulary learned so far."""
 
     num_sequences: int = 0
-    num_bases: int = Field(0, description="Letters of all sequences.")
+    num_bases: int = Field(0, description="Number of letters in all sequences.")
     num_merges: int = 0
-    wanted_merges: int = Field(0, description="Merges to the requested size.")
-    vocabulary_size: int = Field(0, description="Ids so far.")
-    compression: float = Field(0.0, description="Letters for each token of the corpus.")
-    seconds: float = Field(0.0, description="In training, over all runs.")
-    device: str = Field("", description="What it was computed on: cpu or cuda.")
+    wanted_merges: int = Field(0, description="Number of merges that the requested size needs.")
+    vocabulary_size: int = Field(0, description="Number of ids so far.")
+    compression: float = Field(0.0, description="Letters of the corpus for each of its tokens.")
+    seconds: float = Field(0.0, description="Seconds spent on training, in all runs of the job.")
+    device: str = Field("", description="Device that trains: cpu or cuda.")
     device_reason: str = Field(
-        "", description="Why it was computed on the processor, if a GPU was allowed."
+        "", description="Why the CPU trains although a GPU is allowed; empty if it does not."
     )
     device_selftest: Literal["", "passed", "failed"] = Field(
-        "", description="Whether the GPU, if one was tested, learnt what the processor learns."
+        "",
+        description="Whether the GPU made the same merges as the CPU in its test; empty if "
+        "no GPU was tested.",
     )
     ending: str = Field(
-        "", description="Why training ended: size, compression, both, or no pair to merge."
+        "",
+        description="Why training ended: size, compression, both, or because no pair is left "
+        "to merge.",
     )
 
 
@@ -146,16 +180,18 @@ class TrainingJob(BaseModel):
     """One training job."""
 
     id: str
-    vocabulary: str = Field(description="The name that the vocabulary gets.")
+    vocabulary: str = Field(description="Name for the trained vocabulary.")
     state: JobState = "queued"
     progress: float = Field(0.0, ge=0, le=1)
     metrics: TrainingMetrics = TrainingMetrics()
-    digest: str | None = Field(None, description="Of the vocabulary, once it is there.")
-    error: TrainingError | None = Field(None, description="Why it failed, or was interrupted.")
+    digest: str | None = Field(None, description="Digest of the vocabulary; null until it exists.")
+    error: TrainingError | None = Field(
+        None, description="Why the job failed or was interrupted; null if neither."
+    )
     parameters: TrainingParameters
-    corpus_bytes: int = Field(description="As uploaded.")
+    corpus_bytes: int = Field(description="Size of the corpus as it was uploaded.")
     created_at: datetime
-    started_at: datetime | None = Field(None, description="Of the last run.")
+    started_at: datetime | None = Field(None, description="Start of the last run.")
     ended_at: datetime | None = None
 
 

@@ -66,29 +66,31 @@ TAKEN_NAMES = "name", "start", "input_ids", "attention_mask", "position_ids", "e
 class FastaQuery(StreamQuery):
     """The options of the call; with `window` the answer contains windows instead of records."""
 
-    window: int | None = Field(None, ge=1, le=1_048_576, description="Ids in a window.")
+    window: int | None = Field(None, ge=1, le=1_048_576, description="Number of ids in a window.")
     stride: int | None = Field(
         None,
         ge=1,
         le=2**31,
-        description="Ids from the start of a window to the next; as `window` if absent.",
+        description="Number of ids between the starts of two windows; the value of `window` if "
+        "absent.",
     )
     junction: schemas.Junction | None = Field(None, description=f"With window. {schemas.JUNCTION}")
     add_cls: bool = Field(False, description=f"With window. {schemas.ADD_CLS}")
     padding: Literal["window"] | None = Field(
         None,
-        description="With window. 'window' pads the last windows of a record to `window` ids, and "
-        "adds the column attention_mask.",
+        description="With window. 'window' pads shorter windows at the end of a record to "
+        "`window` ids, and adds the column attention_mask.",
     )
     return_positions: bool = Field(
         False,
-        description="With window. Add the column position_ids, the base at which each id begins.",
+        description="With window. Add the column position_ids: the position of the base at which "
+        "each id begins.",
     )
     channel_name: str | None = Field(
         None,
         pattern=schemas.FIELD_NAME,
-        description="With window and a form that has a channel: the name of its column; "
-        "het_values if absent.",
+        description="With window and a form that has a channel: the name of the column with the "
+        "values of the channel; het_values if absent.",
     )
 
 

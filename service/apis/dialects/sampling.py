@@ -80,7 +80,11 @@ class Sampling(DialectBody):
     vllm_xargs: dict[str, Any] | None = None
     kv_transfer_params: dict[str, Any] | None = None
     ec_transfer_params: dict[str, Any] | None = None
-    logprobs: Int64 | None = Field(None, description="In chats only whether there are any.")
+    logprobs: Int64 | None = Field(
+        None,
+        description="Number of log-probabilities for each "
+        "token; a chat has true or false, and the number in top_logprobs.",
+    )
     top_logprobs: Int64 | None = None
     echo: bool | None = None
     stream: bool | None = None

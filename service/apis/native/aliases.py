@@ -31,7 +31,7 @@ class AliasReport(BaseModel):
     """One alias and its vocabulary."""
 
     alias: str
-    vocabulary: str = Field(description="The own name of the vocabulary that it means.")
+    vocabulary: str = Field(description="Name of the vocabulary to which the alias refers.")
 
 
 class AliasList(BaseModel):

@@ -180,8 +180,16 @@ async def resume_training_job(
     training: TrainingDep,
     request: Request,
     id: str,
-    vocabulary: Annotated[str | None, Query(description="Another name for what it learns.")] = None,
-    replace: Annotated[bool | None, Query(description="null: as in the first request.")] = None,
+    vocabulary: Annotated[
+        str | None, Query(description="Another name for the vocabulary that the job trains.")
+    ] = None,
+    replace: Annotated[
+        bool | None,
+        Query(
+            description="Whether the vocabulary may replace "
+            "another one of the same name; null: as in the first request."
+        ),
+    ] = None,
 ) -> TrainingJob:
     """Queue an interrupted job again; it continues from the last state that it saved."""
     job = training.store.find(id)

@@ -80,7 +80,10 @@ async def get_vocabulary(
     name: str,
     format: Annotated[
         str | None,
-        Query(description="Download it as: " + ", ".join(formats.WRITABLE_FORMATS)),
+        Query(
+            description="Download the vocabulary in this format: "
+            + ", ".join(formats.WRITABLE_FORMATS)
+        ),
     ] = None,
 ) -> VocabularyReport | Response:
     """Describe a vocabulary, or download it in a format."""
@@ -119,12 +122,22 @@ async def put_vocabulary(
     format: str = "auto",
     replace: bool = False,
     pretokenizer: str | None = None,
-    special_tokens: Annotated[str | None, Query(description='JSON: {"<|end|>": 50256}')] = None,
+    special_tokens: Annotated[
+        str | None,
+        Query(
+            description='Special tokens and their ids as a JSON object, such as {"<|end|>": 50256}'
+        ),
+    ] = None,
     id_offset: Annotated[int, Query(ge=0)] = 0,
-    aliases: Annotated[str | None, Query(description="Other names for it, with commas.")] = None,
+    aliases: Annotated[
+        str | None, Query(description="Other names of the vocabulary, separated by commas.")
+    ] = None,
     decoder: Annotated[
         Literal["file", "inverse"],
-        Query(description="Decode ids as the file says, or to what was encoded."),
+        Query(
+            description="'file': decode ids as the file says; 'inverse': decode them to "
+            "exactly the text that was encoded."
+        ),
     ] = "file",
 ) -> VocabularyReport:
     """Upload a vocabulary: one file as the body, or several as multipart/form-data.
