@@ -326,7 +326,7 @@ class Batcher:
         """
         loop = self._loop
         if loop is None or self._is_stopped or (self._is_draining and not work.is_part):
-            raise Draining("the service is stopping; ask another replica")
+            raise Draining("the service is stopping; try another replica")
         key = make_queue_key(work, self.long_request_bytes)
         self.admission.enter(work)
         if work.future is None:

@@ -72,7 +72,7 @@ def _parse_ids(data: bytes, place: str) -> list[int]:
     Raises:
         ValueError: the data have none of these forms.
     """
-    wrong = f"{place}: not a JSON list of ids, nor numbers with spaces between"
+    wrong = f"{place}: neither a JSON list of ids nor numbers separated by spaces"
     text = data.strip()
     if text[:1] not in (b"[", b"{"):
         words = text.split()
@@ -94,7 +94,7 @@ def _check_ids(ids: list[int], place: str) -> list[int]:
     limit = np.iinfo(np.int64)
     for index, token_id in enumerate(ids):
         if not limit.min <= token_id <= limit.max:
-            raise ValueError(f"{place}: ids[{index}] is larger than any vocabulary's ids")
+            raise ValueError(f"{place}: ids[{index}] is larger than the ids of any vocabulary")
     return ids
 
 

@@ -32,7 +32,7 @@ from vocabularies.model.vocabulary import Vocabulary
 
 MEGA = 1e6
 CHAT_FORMATS = ("jsonl", "lines")
-NO_END = "the vocabulary names no end-of-text token; name it with --eod"
+NO_END = "the vocabulary does not say which token is its end-of-text token; name it with --eod"
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -56,11 +56,11 @@ def run(arguments: argparse.Namespace) -> int:
         manifest = run_job(job, vocabulary, arguments.out, running, is_fresh=arguments.fresh)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            message = f"{error.strerror}; the same command goes on"
+            message = f"{error.strerror}; run the same command again to continue"
             raise OSError(error.errno, message, str(arguments.out)) from error
         raise
     except KeyboardInterrupt:
-        print("warptok: stopped; the same command goes on", file=sys.stderr)
+        print("warptok: stopped; run the same command again to continue", file=sys.stderr)
         raise
     finally:
         progress.close()
@@ -111,15 +111,17 @@ def _make_job(arguments: argparse.Namespace, vocabulary: Vocabulary) -> Job:
     most = FORMATS[arguments.format].max_shard_tokens
     shard_tokens = arguments.shard_tokens or min(SHARD_TOKENS, most)
     if shard_tokens > most:
-        raise ValueError(f"--format {arguments.format} has at most {most} ids in a shard")
+        raise ValueError(
+            f"--shard-tokens: --format {arguments.format} allows at most {most} ids in a shard"
+        )
     end_id = None
     if arguments.append_eod:
         end_id = _find_end(vocabulary, arguments.eod)
     elif arguments.eod is not None:
-        raise ValueError("--eod needs --append-eod")
+        raise ValueError("--eod is only allowed together with --append-eod")
     inputs = _find_inputs(arguments)
     if arguments.chats and any(file.format not in CHAT_FORMATS for file in inputs):
-        raise ValueError("--chats reads JSONL only; --read-as jsonl reads all files as such")
+        raise ValueError("--chats needs JSONL files; --read-as jsonl reads all files as JSONL")
     return Job(
         inputs=inputs,
         vocabulary=vocabulary.digest,
@@ -154,17 +156,21 @@ def _check_rows(arguments: argparse.Namespace) -> None:
         ValueError: they contradict each other.
     """
     if arguments.window is not None and (arguments.pack is not None or arguments.verify):
-        raise ValueError("--window goes neither with --pack nor with --verify")
+        raise ValueError("--window cannot be combined with --pack or --verify")
     if arguments.stride is not None and arguments.window is None:
-        raise ValueError("--stride needs --window")
+        raise ValueError("--stride is only allowed together with --window")
     if arguments.loss_mask:
         if not arguments.chats or arguments.window is not None:
-            raise ValueError("--loss-mask needs --chats, and does not go with --window")
+            raise ValueError(
+                "--loss-mask is only allowed together with --chats and without --window"
+            )
         if not FORMATS[arguments.format].has_mask:
             with_mask = ", ".join(name for name, format in FORMATS.items() if format.has_mask)
-            raise ValueError(f"--format {arguments.format} has no mask; these have: {with_mask}")
+            raise ValueError(
+                f"--loss-mask: --format {arguments.format} has no mask; these have one: {with_mask}"
+            )
     if arguments.chat_template is not None and not arguments.chats:
-        raise ValueError("--chat-template needs --chats")
+        raise ValueError("--chat-template is only allowed together with --chats")
 
 
 def _read_template(arguments: argparse.Namespace) -> tuple[str, dict[str, str]]:
@@ -184,7 +190,9 @@ def _read_template(arguments: argparse.Namespace) -> tuple[str, dict[str, str]]:
     if arguments.chat_template is not None:
         template = arguments.chat_template.read_text(encoding="utf-8")
     if not template:
-        raise ValueError(f"{arguments.vocabulary} has no chat template; --chat-template names one")
+        raise ValueError(
+            f"{arguments.vocabulary} has no chat template; name one with --chat-template"
+        )
     ChatRenderer(template, {}, arguments.loss_mask)
     return template, config.special_tokens()
 
@@ -209,7 +217,7 @@ def _find_inputs(arguments: argparse.Namespace) -> tuple[Input, ...]:
             found = [each for each in found if not own.has(each)]
         expanded += found
     if not expanded:
-        raise ValueError(f"no files of documents in {', '.join(arguments.inputs)}")
+        raise ValueError(f"there are no files of documents in {', '.join(arguments.inputs)}")
     seen: dict[str, str] = {}
     for path in expanded:
         real = path if SCHEME.match(path) else os.path.realpath(path)
@@ -218,7 +226,7 @@ def _find_inputs(arguments: argparse.Namespace) -> tuple[Input, ...]:
         seen[real] = path
     inputs, faults = find_inputs(expanded, read_as)
     if faults and not arguments.skip_unreadable:
-        hint = "; --skip-unreadable leaves such files out"
+        hint = "; use --skip-unreadable to leave such files out"
         raise UnreadableInput("\nwarptok: ".join(faults) + hint)
     return tuple(inputs)
 

@@ -17,9 +17,9 @@ Number = Callable[[int, int], Callable[[str], int]]
 def add_corpus(parser: argparse.ArgumentParser, number: Number) -> None:
     """Add the arguments of `warptok corpus IN... --out DIR`, except for those of the vocabulary."""
     parser.description = (
-        "Turns files of documents into shards of ids for training. After Ctrl-C, a crash or a full "
-        "disk the same command goes on, and ends with the same bytes. Exits with 1 if a record was "
-        "rejected; rejects_*.jsonl in DIR has the reasons."
+        "Encodes files of documents as shards of ids for training. After Ctrl-C, a crash or a "
+        "full disk, run the same command again: it continues, and the shards have the same "
+        "bytes. Exits with 1 if a document was rejected; rejects_*.jsonl in DIR has the reasons."
     )
     parser.add_argument(
         "inputs",

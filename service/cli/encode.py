@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise ValueError("give files or --text, not both")
     counting = arguments.command == "count"
     if not counting and not arguments.json and (arguments.offsets or arguments.tokens):
-        raise ValueError("--offsets and --tokens need --json")
+        raise ValueError("--offsets and --tokens are only allowed together with --json")
     special_tokens = None if arguments.special_tokens is None else dict(arguments.special_tokens)
     vocabulary = open_vocabulary(
         arguments.vocabulary, pretokenizer=arguments.pretokenizer, special_tokens=special_tokens
@@ -133,11 +133,14 @@ def _make_augmenter(
         return None
     if "seed" not in given:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-        raise ValueError(f"{names} needs --seed")
+        raise ValueError(f"{names} is only allowed together with --seed")
     if arguments.offsets:
-        raise ValueError("--offsets would be of the changed sequences; --seed has none")
+        raise ValueError(
+            "--offsets cannot be combined with --seed, because they would refer to the changed "
+            "sequences"
+        )
     if not vocabulary.supports_reverse_complement:
-        raise ValueError("--seed changes sequences, and the vocabulary is of text")
+        raise ValueError("--seed changes sequences, but this is a vocabulary of text")
     return StreamAugmenter(Augmentation(**given))
 
 

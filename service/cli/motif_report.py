@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
             read; or a sequence is refused.
     """
     if arguments.motifs is None and arguments.seed_region is None:
-        raise ValueError("give --motifs or --seed-region, the motifs to measure")
+        raise ValueError("give the motifs to measure with --motifs or --seed-region")
     vocabularies = {name: open_vocabulary(name) for name in arguments.vocabulary}
     sequences = read_corpus(
         arguments.files, arguments.reading or "auto", upper=arguments.upper, spell=arguments.spell

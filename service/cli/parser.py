@@ -437,8 +437,8 @@ def _add_strand_and_circle(group: argparse._ActionsContainer) -> None:
 def _add_windows(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Cuts the tokens of FASTA and FASTQ files into overlapping windows, as POST /v1/windows "
-        "does. Prints a line for each window: name, number of its first token, and ids, with tabs "
-        "between; with --json an object with input_ids, attention_mask and position_ids."
+        "does. Prints a line for each window: name, number of its first token and ids, separated "
+        "by tabs; or with --json an object with input_ids, attention_mask and position_ids."
     )
     _add_vocabulary(parser)
     parser.add_argument("files", nargs="*", metavar="FILE", help=SEQUENCE_INPUTS)
@@ -482,7 +482,9 @@ def _add_windows(parser: argparse.ArgumentParser) -> None:
 
 def _field_name(argument: str) -> str:
     if not (argument.isidentifier() and argument.isascii() and len(argument) <= 64):
-        raise argparse.ArgumentTypeError(f"{argument!r} is no name of letters, digits and _")
+        raise argparse.ArgumentTypeError(
+            f"{argument!r} must consist of letters, digits and _, and not begin with a digit"
+        )
     return argument
 
 
@@ -525,8 +527,8 @@ def _add_answer(parser: argparse.ArgumentParser) -> None:
 
 def _add_decode(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Writes the bytes that the ids stand for, exactly. Ids are arguments, or on stdin a JSON "
-        "list, an object of `encode --json`, or numbers with white space between."
+        "Writes exactly the bytes that the ids mean. Ids are arguments, or stdin has a JSON "
+        "list, an object of `encode --json`, or numbers separated by white space."
     )
     _add_vocabulary(parser)
     parser.add_argument(

@@ -93,7 +93,7 @@ def _read(arguments: argparse.Namespace, options: dict[str, str]) -> Settings:
     overrides = {name: value for name, value in given.items() if value is not None}
     if isinstance(names := overrides.get("model_names"), list):
         if any("," in name for name in names):
-            raise ValueError("--served-model-name: a name has no comma")
+            raise ValueError("--served-model-name: a name must not contain a comma")
         overrides["model_names"] = ",".join(names)
     try:
         return read_settings(**overrides)

@@ -41,14 +41,14 @@ def run(arguments: argparse.Namespace) -> int:
     options = _options(arguments)
     format = output_format(arguments.format, out)
     if out.is_file() and not arguments.force:
-        raise ValueError(f"{out} is there already; --force writes over it")
+        raise ValueError(f"{out} exists already; use --force to overwrite it")
     state = out.with_name(out.name + ".state")
     if arguments.fresh:
         state.unlink(missing_ok=True)
     training, choices = _train(arguments, options, state)
     if training.ending == "stopped":
         num_ids = len(training.vocabulary)
-        message = f"stopped at {num_ids} ids; the same command goes on from {state}"
+        message = f"stopped at {num_ids} ids; run the same command again to continue from {state}"
         print(f"warptok: {message}", file=sys.stderr)
         return INTERRUPTED
     _write(training, choices[0], out, format, arguments)

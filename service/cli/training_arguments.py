@@ -10,8 +10,9 @@ FILES = "FASTA, FASTQ or text files, plain or gzip ('-' or none: stdin)"
 def add_train(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `warptok train -o OUT FILE...`."""
     parser.description = (
-        "Learns a vocabulary: byte-pair encoding, or GeneticBPE where there are motifs. OUT.state "
-        "keeps it while it runs: after Ctrl-C the same command goes on from there."
+        "Trains a vocabulary: byte-pair encoding, or GeneticBPE if motifs are given. OUT.state "
+        "has the state of the training while it runs; after Ctrl-C the same command continues "
+        "from there."
     )
     parser.add_argument(
         "-o",

@@ -13,7 +13,7 @@ from vocabularies.formats import FORMATS, describe_ignored, read_vocabulary, wri
 from vocabularies.formats.folders import find_tokenizer_files
 from vocabularies.model.vocabulary import Vocabulary
 
-NO_FILE_OPTIONS = "the options of a vocabulary file do not apply to it"
+NO_FILE_OPTIONS = "the options for vocabulary files do not apply to it"
 
 
 class NoSuchVocabulary(ValueError):
@@ -48,7 +48,7 @@ def open_vocabulary(
         paths = [path]
     elif (named := _read_named(source)) is not None:
         if pretokenizer is not None or special_tokens is not None:
-            raise NoSuchVocabulary(f"{source} is in the store; {NO_FILE_OPTIONS}")
+            raise NoSuchVocabulary(f"{source} is a stored vocabulary; {NO_FILE_OPTIONS}")
         return dataclasses.replace(named, decoder="inverse") if decoder == "inverse" else named
     else:
         raise NoSuchVocabulary(_unknown(source))
@@ -97,9 +97,9 @@ def output_format(format: str | None, out: Path) -> str:
     by_suffix = {".tiktoken": "tiktoken", ".txt": "vocab.txt", ".vocabulary": "canonical"}
     found = format or (out.name if out.name in FORMATS else by_suffix.get(out.suffix))
     if found is None:
-        raise ValueError(f"--format is needed: the name {out.name} does not say it")
+        raise ValueError(f"give --format: the name {out.name} does not say the format")
     if found not in FORMATS:
-        raise ValueError(f"no format {found!r}; there are {', '.join(FORMATS)}")
+        raise ValueError(f"unknown format {found!r}; known are {', '.join(FORMATS)}")
     return found
 
 
@@ -119,7 +119,7 @@ def write_files(vocabulary: Vocabulary, out: Path, format: str, *, force: bool) 
         placed = {out: content}
     for path in placed:
         if path.exists() and not force:
-            raise ValueError(f"{path} is there already; --force writes over it")
+            raise ValueError(f"{path} exists already; use --force to overwrite it")
     if len(files) > 1:
         # Only the folder that was named: a misspelt path makes none.
         out.mkdir(exist_ok=True)

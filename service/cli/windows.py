@@ -99,12 +99,12 @@ def run(arguments: argparse.Namespace) -> int:
 def _read_channel(arguments: argparse.Namespace) -> SparseChannel | None:
     if arguments.channel is None:
         if arguments.channel_name is not None:
-            raise ValueError("--channel-name needs --channel")
+            raise ValueError("--channel-name is only allowed together with --channel")
         return None
     if not arguments.json:
-        raise ValueError("--channel needs --json")
+        raise ValueError("--channel is only allowed together with --json")
     if arguments.channel_name in TAKEN_NAMES:
-        raise ValueError("--channel-name is the name of another field of the answer")
+        raise ValueError("--channel-name is already the name of another field of the answer")
     with _naming(arguments.channel):
         return SparseChannel(Path(arguments.channel).read_bytes())
 

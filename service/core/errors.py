@@ -311,7 +311,7 @@ def disk_errors() -> Iterator[None]:
 
 def make_body_timeout(idle_s: float | None) -> BodyTimeout:
     """Return the refusal of a request that sent no byte for `idle_s` seconds."""
-    return BodyTimeout(f"nothing came for {idle_s} s (stream_idle_timeout_s)")
+    return BodyTimeout(f"the client sent nothing for {idle_s} s (setting stream_idle_timeout_s)")
 
 
 def make_late_refusal(event: str) -> DeadlinePassed:

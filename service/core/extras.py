@@ -33,7 +33,7 @@ def check_installed(feature: str, *extras: str) -> None:
     if not (missing := [extra for extra in extras if not _is_installed(extra)]):
         return
     install = f"pip install 'warptok[{','.join(missing)}]'"
-    raise NotInstalled(f"{feature} need packages that are not installed here: {install}")
+    raise NotInstalled(f"{feature} need packages that are not installed: {install}")
 
 
 @cache

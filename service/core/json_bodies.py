@@ -33,8 +33,8 @@ OTHER_STARTS = {
     b"\xff\xfe": "is in UTF-16 or UTF-32; JSON is in UTF-8",
     b"\xfe\xff": "is in UTF-16; JSON is in UTF-8",
     b"\0": "is in UTF-16 or UTF-32; JSON is in UTF-8",
-    b"\x1f\x8b": "is packed by gzip; send it with Content-Encoding: gzip",
-    b"\x28\xb5\x2f\xfd": "is packed by zstd; send it with Content-Encoding: zstd",
+    b"\x1f\x8b": "is compressed by gzip; send it with Content-Encoding: gzip",
+    b"\x28\xb5\x2f\xfd": "is compressed by zstd; send it with Content-Encoding: zstd",
 }
 """The fault of an invalid body, by the bytes with which it begins."""
 MAX_NAMED_BYTES = 1 << 20  # Searching a longer body would delay other requests.
@@ -63,7 +63,7 @@ def parse_json(parse: Callable[[bytes], Value], body: bytes) -> Value:
     value = parse(ESCAPES.sub(_replace, body))  # Places in messages stay correct.
     if _get_surrogates(value) == "replace":
         return value
-    message = "a string has half a surrogate pair, which is no character"
+    message = "a string has half a surrogate pair, which is not a character"
     if isinstance(value, dict) or hasattr(value, "surrogates"):
         message += '; with "surrogates": "replace" it becomes U+FFFD'
     raise LoneSurrogate(message, _name_place(body, place))

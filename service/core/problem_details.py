@@ -68,7 +68,7 @@ def _describe(fault: Any) -> str:
     """Return the message of a fault; orjson has converted integers beyond 64 bits to floats."""
     value = fault.get("input")
     if value is None and fault["type"] != "missing":
-        return "is null, which is no value of this field"
+        return "must not be null"
     if fault["type"] == "int_type" and isinstance(value, float) and abs(value) >= MAX_INTEGER:
         return "the number is larger than any id"
     return str(fault["msg"])

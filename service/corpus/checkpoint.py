@@ -128,10 +128,10 @@ def read_same_version(path: Path) -> dict[str, Any]:
     """
     content = read_job_file(path)
     if content is None:
-        raise OtherJob(f"{path} is no file of warptok corpus; --out names another folder")
+        raise OtherJob(f"{path} was not written by warptok corpus; --out names another folder")
     if content.get("format_version") != VERSION:
-        message = "is of another version of warptok, which may write other bytes"
-        raise OtherJob(f"{path} {message}; --fresh removes the job")
+        message = "was written by another version of warptok, whose shards may have other bytes"
+        raise OtherJob(f"{path} {message}; use --fresh to delete the earlier job")
     return content
 
 
@@ -151,8 +151,8 @@ def load(folder: Path, part: int, fingerprint: str, first_input: int) -> Checkpo
         return Checkpoint(Cursor(first_input))
     content = read_same_version(path)
     if content["fingerprint"] != fingerprint:
-        message = "has a job that is not finished, with other inputs or options"
-        raise OtherJob(f"{folder} {message}; --fresh removes it")
+        message = "has an unfinished job with other inputs or options"
+        raise OtherJob(f"{folder} {message}; use --fresh to delete it")
     return Checkpoint(
         Cursor(**content["cursor"]),
         [
@@ -179,7 +179,7 @@ def locked(folder: Path) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     descriptor = _try_lock(folder / LOCK)
     if descriptor is None:
-        raise OtherJob(f"{folder}: another run writes into it")
+        raise OtherJob(f"{folder}: another run is writing to it")
     try:
         os.ftruncate(descriptor, 0)  # By its content parts of an earlier run would still begin.
         _wait_for_parts(folder)
@@ -204,7 +204,9 @@ def _wait_for_parts(folder: Path) -> None:
                 break
             time.sleep(POLL_S)
         else:
-            raise OtherJob(f"{folder}: a part of an earlier run still writes into it: {path.name}")
+            raise OtherJob(
+                f"{folder}: a part of an earlier run is still writing to it: {path.name}"
+            )
 
 
 @contextmanager

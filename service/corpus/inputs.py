@@ -154,7 +154,7 @@ def _format_of(path: str) -> str:
     if suffix in COMPRESSIONS:
         suffix = os.path.splitext(stem)[1]
     if suffix not in FORMATS:
-        message = f"{path}: the name does not say the format; --read-as is one of"
+        message = f"{path}: the name does not say the format; give --read-as, which is one of"
         raise ValueError(f"{message} {', '.join(READ_AS)}")
     return FORMATS[suffix]
 
@@ -182,9 +182,7 @@ def _find_filesystem(url: str) -> tuple[Any, str]:
         filesystem, name = url_to_fs(url)
     except ImportError as error:
         install = "pip install 'warptok[urls]', and what fsspec needs for it, such as s3fs"
-        raise NotInstalled(
-            f"{url} needs packages that are not installed here: {install}"
-        ) from error
+        raise NotInstalled(f"{url} needs packages that are not installed: {install}") from error
     return filesystem, str(name)
 
 

@@ -105,7 +105,7 @@ def _find_done(job: Job, folder: Path) -> dict[str, Any] | None:
     manifest = read_same_version(folder / MANIFEST)
     if manifest["fingerprint"] != job.fingerprint():
         message = "has a finished job with other inputs or options"
-        raise OtherJob(f"{folder} {message}; --fresh removes it")
+        raise OtherJob(f"{folder} {message}; use --fresh to delete it")
     _check_times(job, folder)
     return manifest
 
@@ -123,8 +123,8 @@ def _check_times(job: Job, folder: Path) -> None:
     if not has_job:
         Store(folder).write(TIMES, digest)
     elif (folder / TIMES).exists() and (folder / TIMES).read_bytes() != digest:
-        message = "has a job with other inputs, or an input has changed since it began"
-        raise OtherJob(f"{folder} {message}; --fresh removes it")
+        message = "has a job with other inputs, or an input has changed since the job began"
+        raise OtherJob(f"{folder} {message}; use --fresh to delete it")
 
 
 def _remove_all(folder: Path) -> None:
@@ -140,7 +140,9 @@ def _remove_all(folder: Path) -> None:
         if path.exists():
             content = read_job_file(path)
             if content is None:
-                raise OtherJob(f"{path} is no file of warptok corpus; --out names another folder")
+                raise OtherJob(
+                    f"{path} was not written by warptok corpus; --out names another folder"
+                )
             if content.get("format") == "mds":
                 names.add(mds.INDEX)
             for shard in content["shards"]:

@@ -44,7 +44,9 @@ class Verifier:
 
     def __post_init__(self) -> None:
         if self.num_wanted and isinstance(self.vocabulary.model, Upstream):
-            raise ValueError("--verify: the library tokenizers alone defines this vocabulary's ids")
+            raise ValueError(
+                "--verify: this vocabulary has no reference beside the library tokenizers"
+            )
 
     def check(self, documents: Documents, numbers: Int64s, rows: Rows, input_number: int) -> None:
         """Compare the rows of sampled documents of a block with the reference's ids.

@@ -69,7 +69,7 @@ def decode_isolated(
         reraise_unless_failure(error)
         if len(rows) <= 1:
             if isinstance(error, OverflowError):
-                message = "an id is larger than any vocabulary's"
+                message = "an id is larger than the ids of any vocabulary"
                 errors = {0: RowError("id_out_of_range", message, _first_large(rows[0]))}
             else:
                 errors = _make_errors(vocabulary, len(rows), error)

@@ -225,7 +225,7 @@ async def read_body(receive: Receive, max_bytes: int, setting: str = "max_body_b
     pieces, size = [body], len(body)
     while True:
         if size > max_bytes:
-            raise TooLarge(f"the body has more than {max_bytes} bytes ({setting})")
+            raise TooLarge(f"the body has more than {max_bytes} bytes (setting {setting})")
         if not message.get("more_body", False):
             return b"".join(pieces)
         message = await receive()

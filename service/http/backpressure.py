@@ -86,7 +86,9 @@ class BoundedSender:
                     body = {"type": "http.response.body", "body": piece, "more_body": True}
                     await self._send(body)
             except TimeoutError as error:
-                message = f"the client read nothing for {self._idle_s} s (stream_idle_timeout_s)"
+                message = (
+                    f"the client read nothing for {self._idle_s} s (setting stream_idle_timeout_s)"
+                )
                 raise DeadlinePassed(message) from error
         await self._send({"type": "http.response.body", "body": b""})
 

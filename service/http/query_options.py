@@ -34,7 +34,9 @@ def _refuse_undeclared(request: Request) -> None:
     assert isinstance(route, APIRoute)
     known = [field.alias for field in route.dependant.query_params]
     possible = f"there are {', '.join(known)}" if known else "there are none"
-    refuse_options(request.scope["query_string"], known, f"is no option of this call; {possible}")
+    refuse_options(
+        request.scope["query_string"], known, f"is not an option of this call; {possible}"
+    )
 
 
 DECLARED_ONLY = Depends(_refuse_undeclared)

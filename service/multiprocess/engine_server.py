@@ -202,7 +202,7 @@ class EngineServer:
         name, digest = message.values["name"], message.values["digest"]
         entry = self.service.registry.entries.get(name)
         if entry is None or entry.vocabulary.digest != digest:
-            raise NotReady(f"{name} means another vocabulary by now")
+            raise NotReady(f"{name} was replaced by another vocabulary during the request")
         content = await asyncio.to_thread(canonical.to_bytes, entry.vocabulary)
         config = self.service.registry.configs.get(name)
         values = {"config": None if config is None else config.values}

@@ -91,7 +91,7 @@ class FrontEndRegistry:
             await self.engine.call(Message("load_name", {"name": own, "where": where}))
             entry = self.entries.get(own)
         if entry is None:
-            raise NotReady(f"{name} was unloaded meanwhile", where)
+            raise NotReady(f"{name} was unloaded during the request", where)
         return entry
 
     async def follow(self, listed: dict[str, Any]) -> None:

@@ -129,7 +129,7 @@ class RemoteEngine:
     def _get_link(self) -> Link:
         """Return the link; raise EngineLost if there is none."""
         if self.link is None:
-            raise EngineLost("the engine process is being started again")
+            raise EngineLost("the engine process is being restarted; try again")
         return self.link
 
     def start_call(self, message: Message, completion: Completion[Message]) -> int:

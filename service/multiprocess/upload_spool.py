@@ -49,7 +49,7 @@ class Spool:
             NoSpace: the disk is full.
         """
         if self._is_busy:
-            raise TooManyJobs("another upload of a training job is in progress")
+            raise TooManyJobs("another upload of a training job is in progress; try again later")
         settings = self._settings
         folder = None if settings.store_dir is None else settings.store_dir / "training"
         self._is_busy = True

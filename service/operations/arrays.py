@@ -15,12 +15,12 @@ def check_offsets(offsets: NDArray[np.int64], num_values: int, where: str) -> ND
         InvalidRequest: the offsets do not begin with 0, do not end with `num_values`, or decrease.
     """
     if not len(offsets):
-        raise InvalidRequest("there must be one offset more than there are rows", where)
+        raise InvalidRequest("must have one offset more than there are rows", where)
     if offsets[0] != 0 or offsets[-1] != num_values:
         message = f"go from {offsets[0]} to {offsets[-1]}, not from 0 to {num_values}"
         raise InvalidRequest(message, where)
     is_lower = offsets[1:] < offsets[:-1]  # Differences could overflow 64 bits.
     if is_lower.any():
         row = int(is_lower.argmax())
-        raise InvalidRequest("is lower than the one before it", f"{where}[{row + 1}]")
+        raise InvalidRequest("is smaller than the offset before it", f"{where}[{row + 1}]")
     return offsets

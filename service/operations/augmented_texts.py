@@ -24,9 +24,14 @@ def check_augmentation(vocabulary: Vocabulary, where: str, *, spans: str | None 
             the changed sequences, which the client does not have.
     """
     if not vocabulary.supports_reverse_complement:
-        raise InvalidRequest("the vocabulary is of text, not of sequences", where)
+        raise InvalidRequest(
+            "is not possible: this is a vocabulary of text, not of sequences", where
+        )
     if spans is not None:
-        message = "offsets would be of sequences that the client has not seen"
+        message = (
+            "is not possible with augmentation, because offsets would refer to the changed "
+            "sequences"
+        )
         raise InvalidRequest(message, spans)
 
 

@@ -61,7 +61,7 @@ def _cut(layout: ChunkLayout, max_ids: int, result: Result[Encoded]) -> Chunks:
     begin, end = result.offsets[result.begin], result.offsets[result.begin + 1]
     num_ids = layout.count_ids(int(end - begin))
     if num_ids > max_ids:
-        message = f"{num_ids} ids would be written; max_window_ids is {max_ids}"
+        message = f"the answer would have {num_ids} ids; max_window_ids is {max_ids}"
         raise TooLarge(message, "/chunk_overlap")
     return cut_chunks(layout, encoded.ids[begin:end], encoded.spans[begin:end])
 
@@ -89,7 +89,9 @@ def _write_chunks(
     """
     num_bytes = int((chunks.spans[:, 1] - chunks.spans[:, 0]).sum())
     if request.return_texts and num_bytes > max_text_bytes:
-        message = f"the chunks have {num_bytes} bytes; max_text_bytes is {max_text_bytes}"
+        message = (
+            f"the texts of all chunks have {num_bytes} bytes; max_text_bytes is {max_text_bytes}"
+        )
         raise TooLarge(message, "/return_texts")
     return _write(entry, request, result, chunks, times)
 

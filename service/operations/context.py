@@ -101,5 +101,7 @@ class Service:
             NotReady: this process has no engine; requests that need it are forwarded.
         """
         if self.engine_parts is None:
-            raise NotReady("only the engine process changes vocabularies and shares its device")
+            raise NotReady(
+                "only the engine process can change vocabularies and open device memory; try again"
+            )
         return self.engine_parts

@@ -72,7 +72,9 @@ MAX_IDS = 8_192  # About 50 KB and 0.02 ms; answers with more ids are written in
 def check_dtype(vocabulary: Vocabulary, dtype: str) -> None:
     """Raise InvalidRequest if an id of the vocabulary does not fit into the dtype."""
     if len(vocabulary) - 1 > np.iinfo(DTYPES[dtype]).max:
-        raise InvalidRequest(f"{len(vocabulary)} ids do not fit {dtype}", "/dtype")
+        raise InvalidRequest(
+            f"the {len(vocabulary)} ids of the vocabulary do not fit in {dtype}", "/dtype"
+        )
 
 
 def has_no_options(request: EncodeRequest | EncodeBatchRequest | CountRequest) -> bool:
@@ -220,7 +222,9 @@ def _make_options(
     given: dict[str, Any] = {name: getattr(request, name, None) for name in OPTION_FIELDS}
     for name, value in given.items():
         if isinstance(value, list) and len(value) != num_rows:
-            raise InvalidRequest(f"{len(value)} values for {num_rows} texts", f"/{name}")
+            raise InvalidRequest(
+                f"has {len(value)} values, but there are {num_rows} texts", f"/{name}"
+            )
     if not any(isinstance(value, list) for value in given.values()):
         options = _make_row_options(given)
         return DEFAULT_OPTIONS if options == DEFAULT_OPTIONS else options
@@ -254,7 +258,7 @@ def _plan_texts(
     for name in ("return_tokens", "return_offsets"):
         value = getattr(request, name)
         if isinstance(value, list) and len(value) != num_rows:
-            message = f"{len(value)} values for {num_rows} texts"
+            message = f"has {len(value)} values, but there are {num_rows} texts"
             raise InvalidRequest(message, f"/{name}")
     pad_id = 0 if request.padding is None else find_pad_id(request.pad_id, entry.vocabulary)
     options = _make_options(request, num_rows)
@@ -295,7 +299,7 @@ def _check_padded(service: Service, request: EncodeBatchRequest, result: Result[
     if isinstance(request.padding, int):
         width = max(width, request.padding)
     if width * len(rows) > limit:
-        message = f"{len(rows)} rows of {width} ids; max_padded_ids is {limit}"
+        message = f"{len(rows)} rows padded to {width} ids exceed max_padded_ids, {limit}"
         raise TooLarge(message, "/padding")
 
 
@@ -307,10 +311,10 @@ def find_pad_id(requested: int | None, vocabulary: Vocabulary) -> int:
     """
     pad_id = vocabulary.roles.get("pad") if requested is None else requested
     if pad_id is None:
-        message = "the vocabulary has no padding token; say which id pads with pad_id"
+        message = "the vocabulary has no padding token; give the id to pad with in pad_id"
         raise InvalidRequest(message, "/padding")
     if pad_id >= len(vocabulary):
-        message = f"the vocabulary's ids are 0..{len(vocabulary) - 1}"
+        message = f"must be an id of the vocabulary, 0 to {len(vocabulary) - 1}"
         raise InvalidRequest(message, "/pad_id")
     return pad_id
 

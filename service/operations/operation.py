@@ -276,7 +276,7 @@ def check_digest(entry: LoadedVocabulary, expected: str | None) -> None:
     """Raise DigestDiffers if the vocabulary's digest is not the one that the client expects."""
     digest = entry.vocabulary.digest
     if expected is not None and expected not in (digest, digest.removeprefix("sha256:")):
-        raise DigestDiffers(f"{entry.name} has the digest {digest}", "/if_digest")
+        raise DigestDiffers(f"the digest of {entry.name} is {digest}", "/if_digest")
 
 
 def find_deadline(service: Service, call: Call) -> float:
@@ -288,7 +288,7 @@ def check_rows(service: Service, num_rows: int, pointer: str) -> None:
     """Raise TooLarge if there are more rows than `max_texts`."""
     limit = service.settings.max_texts
     if num_rows > limit:
-        raise TooLarge(f"{num_rows} rows; max_texts is {limit}", pointer)
+        raise TooLarge(f"has {num_rows} rows; max_texts is {limit}", pointer)
 
 
 def make_row_faults(errors: dict[int, RowError]) -> list[dict[str, Any]]:

@@ -81,7 +81,7 @@ class StreamQuery(BatchQuery):
         if self.seed is None:
             for name in ("crop_letters", "substitution_rate", "first_row"):
                 if name in self.model_fields_set:
-                    raise InvalidRequest("needs a seed", f"/{name}")
+                    raise InvalidRequest("is only allowed together with seed", f"/{name}")
             return None
         return Augmentation(self.seed, self.crop_letters, self.substitution_rate, self.first_row)
 
@@ -103,7 +103,7 @@ def parse_query(model: type[Query], parameters: QueryParams) -> Query:
     names = [name for name, _ in parameters.multi_items()]
     if len(set(names)) < len(names):
         repeated = next(name for name in names if names.count(name) > 1)
-        raise InvalidRequest("is there twice", f"/{repeated}")
+        raise InvalidRequest("occurs twice", f"/{repeated}")
     try:
         return model.model_validate(dict(parameters))
     except ValidationError as error:

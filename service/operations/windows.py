@@ -69,10 +69,10 @@ def _layout(request: WindowsRequest, vocabulary: Vocabulary) -> WindowLayout:
         )
     num_bases = len(request.sequence)
     if request.channel is not None and len(request.channel) != num_bases:
-        message = f"{len(request.channel)} values for {num_bases} bases"
+        message = f"has {len(request.channel)} values, but the sequence has {num_bases} bases"
         raise InvalidRequest(message, "/channel")
     if request.channel_name in WindowsResponse.model_fields:
-        raise InvalidRequest("is the name of another field of the answer", "/channel_name")
+        raise InvalidRequest("is already the name of another field of the answer", "/channel_name")
     return layout
 
 
@@ -105,7 +105,7 @@ def _cut(
     width = len(layout.prefix) + request.window
     num_ids = -(-int(end - begin) // request.stride) * width
     if num_ids > max_window_ids:
-        message = f"{num_ids} ids would be written; max_window_ids is {max_window_ids}"
+        message = f"the answer would have {num_ids} ids; max_window_ids is {max_window_ids}"
         raise TooLarge(message, "/window")
     positions = convert_spans(encoded.spans[begin:end], request.sequence, "codepoints")[:, 0]
     return layout.cut(encoded.ids[begin:end], positions, _channel(request))

@@ -79,11 +79,13 @@ def find_model_names(settings: Settings) -> list[str]:
     folder = settings.model_dir
     assert folder is not None, "there is a model"
     if not folder.is_dir():
-        raise ValueError(f"{PREFIX}MODEL_DIR: {folder} is no folder")
+        raise ValueError(f"{PREFIX}MODEL_DIR: {folder} is not a folder")
     given = split_names(settings.model_names)
     for name in given:
         if len(name) > MAX_NAME_CHARACTERS or not name.isprintable() or " " in name:
-            message = f"a name has up to {MAX_NAME_CHARACTERS} characters and no white space"
+            message = (
+                f"a name must have at most {MAX_NAME_CHARACTERS} characters and no white space"
+            )
             raise ValueError(f"{PREFIX}MODEL_NAMES: {message}")
     found = [name for name in _find_names(folder) if not find_name_fault(name)]
     return list(dict.fromkeys([*given, *found, str(folder)]))
@@ -178,7 +180,7 @@ def _read_other_templates(folder: Path, max_bytes: int) -> list[dict[str, str]]:
     found = []
     for path in sorted((folder / OTHER_TEMPLATES).glob("*.jinja")):
         if (size := path.stat().st_size) > max_bytes:
-            message = f"{size} bytes; max_template_bytes is {max_bytes}"
+            message = f"has {size} bytes; max_template_bytes is {max_bytes}"
             raise VocabularyError.at(path.name, message)
         found.append({"name": path.stem, "template": decode_text(path.read_bytes())})
     return found
@@ -205,5 +207,5 @@ def _read_object(path: Path) -> dict[str, Any]:
     try:
         values = json.loads(path.read_bytes())
     except ValueError as error:
-        raise VocabularyError.at(path.name, f"is no JSON: {error}") from error
+        raise VocabularyError.at(path.name, f"is not JSON: {error}") from error
     return values if isinstance(values, dict) else {}

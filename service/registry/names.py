@@ -40,12 +40,14 @@ def find_name_fault(name: str) -> str:
     """Return why a name is invalid for a vocabulary; "" if it is valid."""
     if len(name) > MAX_CHARACTERS or not NAME.fullmatch(name):
         return (
-            f"a name is 1 to {MAX_CHARACTERS} letters, digits, '.', '_', ':' or '-'; it may have "
-            "slashes inside, and begins, as behind each slash, with a letter or digit"
+            f"a name has 1 to {MAX_CHARACTERS} characters: words of letters, digits, '.', '_', ':' "
+            "and '-', which begin with a letter or digit and are separated by slashes"
         )
     words = name.split("/")[1:]
     if used := PATH_WORDS.intersection(words):
-        return f"'{min(used)}' behind a slash is a word of the API's paths; choose another name"
+        return (
+            f"'{min(used)}' after a slash is reserved for the paths of the API; choose another name"
+        )
     return ""
 
 
@@ -99,10 +101,10 @@ def parse_aliases(setting: str) -> dict[str, str]:
             if fault:
                 raise ValueError(f"{PREFIX}ALIASES: {name}: {fault}")
         if found.setdefault(alias, own) != own:
-            raise ValueError(f"{PREFIX}ALIASES: {alias} has two meanings")
+            raise ValueError(f"{PREFIX}ALIASES: {alias} is given for two vocabularies")
     for alias, own in found.items():
         if own in found:
-            raise ValueError(f"{PREFIX}ALIASES: {own}, which {alias} means, is an alias itself")
+            raise ValueError(f"{PREFIX}ALIASES: {alias} refers to {own}, which is an alias itself")
     return found
 
 
@@ -138,7 +140,7 @@ class Aliases:
         """
         for name in self._fixed:
             if name in known:
-                logger.warning("%sALIASES: %s is a vocabulary's own name", PREFIX, name)
+                logger.warning("%sALIASES: %s is the name of a vocabulary", PREFIX, name)
         self.follow_store(known)
 
     def follow_store(self, known: Container[str]) -> list[str]:
@@ -194,13 +196,20 @@ class Aliases:
         if meant == own:
             return
         if alias == own:
-            raise NameTaken(f"{alias} is the vocabulary's own name", where)
+            raise NameTaken(f"{alias} is the name of the vocabulary itself", where)
         if alias in self._fixed:
-            raise AliasProtected(f"the setting aliases lets {alias} mean {meant}", where)
+            raise AliasProtected(
+                f"the setting aliases makes {alias} an alias of {meant}; requests cannot change it",
+                where,
+            )
         if meant is not None and not replace:
-            raise NameTaken(f"{alias} means {meant}; replace=true changes that", where)
+            raise NameTaken(
+                f"{alias} is already an alias of {meant}; replace=true redirects it", where
+            )
         if meant is None and len(self.names) - len(self._fixed) >= self._limit:
-            raise TooLarge(f"{self._limit} aliases are known (max_vocabularies)", where)
+            raise TooLarge(
+                f"there are already {self._limit} aliases (setting max_vocabularies)", where
+            )
 
     def put(self, alias: str, own: str) -> bool:
         """Add an alias of a vocabulary, or change it; return whether anything changed.
@@ -221,9 +230,12 @@ class Aliases:
             AliasProtected: the setting `aliases` defines the alias.
         """
         if alias in self._fixed:
-            raise AliasProtected(f"the setting aliases has {alias}", "/alias")
+            raise AliasProtected(
+                f"the setting aliases has {alias}; requests cannot change it",
+                "/alias",
+            )
         if alias not in self.names:
-            raise UnknownVocabulary("no vocabulary has this alias", "/alias")
+            raise UnknownVocabulary("there is no alias with this name", "/alias")
         self._remove([alias])
 
     def delete_of(self, own: str) -> list[str]:

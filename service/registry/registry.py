@@ -204,7 +204,7 @@ class Registry:
             reraise_unless_failure(error)
             level = logging.ERROR if isinstance(error, Exception) else logging.WARNING
             logger.log(level, "the engine broke on %s", vocabulary.digest, exc_info=error)
-            message = f"the tokenizer library breaks on this vocabulary: {error}"
+            message = f"the tokenizer library fails on this vocabulary: {error}"
             raise VocabularyError.at("vocabulary", message) from error
 
     def _find_pinned(self) -> set[str]:
@@ -326,10 +326,14 @@ class Registry:
         known = self.known.get(name)
         if known is None:
             if (other := name + DECODE_SUFFIX) in self.known:  # From an older store.
-                message = f"under /v2 the vocabulary {other} would become the decoder of {name}"
+                message = (
+                    f"under /v2, {other} would be the decoder of {name} and an existing vocabulary"
+                )
                 raise NameTaken(f"{message}; delete it first", "/name")
             if len(self.known) >= (limit := self.settings.max_vocabularies):
-                raise TooLarge(f"{limit} vocabularies are known (max_vocabularies)", "/name")
+                raise TooLarge(
+                    f"there are already {limit} vocabularies (setting max_vocabularies)", "/name"
+                )
             return
         if known.builtin:
             raise BuiltinProtected(f"{name} is built in; choose another name", "/name")
@@ -343,7 +347,9 @@ class Registry:
                 return self.check_free(name, vocabulary, replace)
             meant = f"one that cannot be read ({error})"
         if vocabulary is None or meant != vocabulary.digest:
-            raise NameTaken(f"{name} means {meant}; replace=true changes that", "/name")
+            raise NameTaken(
+                f"{name} is already the name of {meant}; replace=true replaces it", "/name"
+            )
 
     def delete(self, name: str) -> None:
         """Delete a vocabulary, its file and the aliases that requests added.
@@ -394,7 +400,7 @@ class Registry:
             ServiceError: the alias is invalid or in use, or there are too many aliases.
         """
         if alias in self.known and alias != own:
-            raise NameTaken(f"{alias} is a vocabulary's own name", where)
+            raise NameTaken(f"{alias} is the name of a vocabulary", where)
         self._aliases.check(alias, own, replace, where)
 
     def delete_alias(self, alias: str) -> None:

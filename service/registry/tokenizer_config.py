@@ -53,7 +53,7 @@ class TokenizerConfig:
             findings = (Finding(f"{file}: {f.where}", f.message) for f in error.findings)
             raise VocabularyError(findings) from error
         if not isinstance(values, dict):
-            raise VocabularyError.at(file, "is no JSON object")
+            raise VocabularyError.at(file, "is not a JSON object")
         return cls(values)
 
     @classmethod
@@ -66,7 +66,7 @@ class TokenizerConfig:
         found = {name: files.pop(name) for name in CONFIG_FILES if name in files}
         for name, content in found.items():
             if len(content) > max_bytes:
-                message = f"{len(content)} bytes; max_template_bytes is {max_bytes}"
+                message = f"has {len(content)} bytes; max_template_bytes is {max_bytes}"
                 raise VocabularyError.at(name, message)
         if not found:
             return None
@@ -102,13 +102,15 @@ class TokenizerConfig:
         """
         listed = self.values.get(LISTED) or {}
         if not isinstance(listed, dict):
-            raise VocabularyError.at(f"{CONFIG_FILE}: {LISTED}", "is no JSON object")
+            raise VocabularyError.at(f"{CONFIG_FILE}: {LISTED}", "is not a JSON object")
         contents = {str(token.id): token.content for token in vocabulary.special_tokens}
         findings = []
         for token_id, token in listed.items():
             content = token.get("content") if isinstance(token, dict) else token
             if token_id not in contents or contents[token_id] != content:
-                message = f"{content!r} is no special or added token of this id in the vocabulary"
+                message = (
+                    f"{content!r} is not a special or added token of the vocabulary with this id"
+                )
                 findings.append(Finding(f"{CONFIG_FILE}: {LISTED}.{token_id}", message))
         if findings:
             raise VocabularyError(findings[:MAX_FINDINGS])

@@ -74,7 +74,7 @@ def find_known(
     if (found := known.get(name) or known.get(own)) is not None:
         return found
     if own:
-        raise UnknownVocabulary(f"this is an alias of {own}, which is not here", where)
+        raise UnknownVocabulary(f"this is an alias of {own}, which does not exist", where)
     folded = {each.casefold(): each for each in (*known, *aliases)}
     near = [folded[n] for n in difflib.get_close_matches(name.casefold(), folded, cutoff=0.5)]
     hint = f"; near names are {', '.join(near)}" if near else ""

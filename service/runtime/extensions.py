@@ -87,4 +87,8 @@ def describe_missing(uses_gpu: bool) -> str:
     missing = [extension.without for extension in EXTENSIONS if not is_built(extension)]
     if uses_gpu and not gpu_extensions.are_built:
         missing.append(NO_GPU)
-    return f"C++ extensions are not built: {'; '.join(missing)}. Better: {HOW}" if missing else ""
+    return (
+        f"C++ extensions are not built: {'; '.join(missing)}. To build them: {HOW}"
+        if missing
+        else ""
+    )

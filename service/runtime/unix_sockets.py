@@ -26,7 +26,7 @@ def find_unix_problem(path: Path) -> str:
         return ""
     except OSError as error:
         return error.strerror or str(error)
-    return "" if is_socket else "exists, and is no socket"
+    return "" if is_socket else "exists, but is not a socket"
 
 
 def prepare_unix_path(path: Path, setting: str) -> None:

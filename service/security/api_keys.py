@@ -59,7 +59,7 @@ def add_key(path: Path, name: str, scopes: tuple[Scope, ...], rates: Rates = UNL
     entries: list[dict[str, Any]] = []
     if path.exists():
         if any(key.name == name for key in read_keys(path)):
-            raise ValueError(f"{path}: there is a key {name} already")
+            raise ValueError(f"{path}: a key named {name} exists already")
         entries = json.loads(path.read_text(encoding="utf-8"))
     secret, entry = new_key(name, scopes, rates)
     content = json.dumps([*entries, entry], indent=1).encode()
@@ -76,7 +76,7 @@ def read_keys(path: Path) -> list[Key]:
     try:
         entries = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else f"no JSON: {error}"
+        reason = error.strerror if isinstance(error, OSError) else f"not JSON: {error}"
         raise ValueError(f"{path}: {reason}") from error
     if not isinstance(entries, list):
         raise ValueError(f"{path}: must be a list of keys")
@@ -92,7 +92,9 @@ def _key(where: str, entry: Any) -> Key:
     needed = {"name", "sha256", "scopes"}
     if not isinstance(entry, dict) or not needed <= entry.keys() <= needed | set(RATES):
         may = " and ".join(RATES)
-        raise ValueError(f"{where}: must have name, sha256 and scopes, may have {may}, and no more")
+        raise ValueError(
+            f"{where}: must have name, sha256 and scopes, may have {may}, and no other fields"
+        )
     name, digest, scopes = entry["name"], entry["sha256"], entry["scopes"]
     if not isinstance(name, str) or not name:
         raise ValueError(f"{where}: the name must be a text")

@@ -90,10 +90,13 @@ class Guard:
             Forbidden: the key lacks the scope, or the call needs keys and none are configured.
         """
         if scope in GUARDED_EVERYWHERE and not self._allows_management:
-            raise Forbidden("this service changes nothing (management)")
+            raise Forbidden("this service allows no changes (setting management)")
         if self._path is None:
             if scope in GUARDED_EVERYWHERE and not self._is_loopback:
-                raise Forbidden("no keys are set, and this is no loopback address", "API_KEYS_FILE")
+                raise Forbidden(
+                    "no API keys are set, and the service is not on a loopback address",
+                    "API_KEYS_FILE",
+                )
             return ""
         if not presented:
             raise Unauthorized("send a key as Authorization: Bearer or as X-API-Key")
@@ -103,7 +106,7 @@ class Guard:
             if hmac.compare_digest(key.digest, digest):
                 found = key
         if found is None:
-            raise Unauthorized("this key is not known")
+            raise Unauthorized("the API key is unknown")
         if scope != "any" and scope not in found.scopes:
             raise Forbidden(f"the key {found.name} does not have the scope {scope}")
         return found.name

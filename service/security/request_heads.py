@@ -125,7 +125,10 @@ class HeadRules:
         name = origin.decode("latin-1").lower()
         own = fields.get(b"host", b"").decode("latin-1").lower()
         if name not in self._origins and name.partition("://")[2] != own:
-            raise OriginRefused("pages of other origins change nothing (allowed_origins)", "Origin")
+            raise OriginRefused(
+                "pages of this origin may not make changes (setting allowed_origins)",
+                "Origin",
+            )
 
 
 def _normalize(name: str) -> str:

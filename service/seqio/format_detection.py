@@ -36,9 +36,10 @@ def check_text(begin: bytes) -> None:
     """
     for magic, name in ARCHIVES.items():
         if begin.startswith(magic):
-            raise ValueError(f"packed by {name}{' twice' if name == 'gzip' else ''}; unpack it")
+            twice = " twice" if name == "gzip" else ""
+            raise ValueError(f"the file is compressed by {name}{twice}; decompress it")
     if begin.startswith(UTF16_STARTS):
-        raise ValueError("in UTF-16; only UTF-8 is read")
+        raise ValueError("the file is in UTF-16; only UTF-8 is supported")
 
 
 def check_no_header(data: bytes) -> None:
@@ -51,8 +52,8 @@ def check_no_header(data: bytes) -> None:
         sign = found[found.lastindex or 0]
         line = data.count(b"\n", 0, found.start()) + 1
         raise ValueError(
-            f"line {line} begins with {sign.decode()!r}, but {FORMATS[sign].upper()} does so with "
-            "its first byte; was the first header lost? As text with --whole or --lines"
+            f"line {line} begins with {sign.decode()!r}, which a {FORMATS[sign].upper()} file has "
+            "as its first byte; is the first header missing? --whole or --lines reads text"
         )
 
 
@@ -75,9 +76,9 @@ def detect_format(begin: bytes) -> str | None:
         if sign == b">" and not begin.startswith(BYTE_ORDER_MARK):
             return "fasta"
         line = begin.count(b"\n", 0, late.start(group)) + 1
-        behind = " behind a byte-order mark (EF BB BF)" if begin.startswith(BYTE_ORDER_MARK) else ""
+        behind = " after a byte-order mark (EF BB BF)" if begin.startswith(BYTE_ORDER_MARK) else ""
         raise ValueError(
-            f"line {line} begins with {sign.decode()!r}{behind}, but {FORMATS[sign].upper()} does "
-            "so with its first byte; as text with --whole or --lines"
+            f"line {line} begins with {sign.decode()!r}{behind}, which a {FORMATS[sign].upper()} "
+            "file has as its first byte; --whole or --lines reads the file as text"
         )
     return None

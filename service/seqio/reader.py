@@ -41,7 +41,7 @@ BATCH_BYTES = 4 * 1024 * 1024
 RECORDS_PER_CHECK = 256  # Few enough that their bases stay in the processor's cache.
 UNPACKED_BYTES = 128 * 1024
 BATCH_RECORDS = 65536
-TEXT_HINT = "read so because of its first byte; as text with --whole or --lines"
+TEXT_HINT = "this format follows from its first byte; --whole or --lines reads the file as text"
 STDIN = "-"
 
 
@@ -216,7 +216,7 @@ def _texts(file: _OpenFile, reading: Reading) -> Iterator[Record]:
     for number, line in enumerate(file.stream, 1):
         if reading == "sequences" and line.lstrip().startswith(b">"):
             raise ValueError(
-                f"line {number} begins with '>', but FASTA does so with its first byte"
+                f"line {number} begins with '>', which a FASTA file has as its first byte"
             )
         name = f"{file.name or STDIN}:{number}"
         yield Record(name, line.removesuffix(b"\n").removesuffix(b"\r"))

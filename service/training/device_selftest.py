@@ -55,7 +55,7 @@ def _test(device: Device) -> None:
             continue
         pairs = enumerate(zip(merges, expected, strict=False))
         number = next((i for i, (one, other) in pairs if one != other), min(len(merges), IDS))
-        raise SelfTestFailed(f"the GPU's merge {number} is not the processor's")
+        raise SelfTestFailed(f"merge {number} on the GPU differs from that on the CPU")
 
 
 @functools.cache

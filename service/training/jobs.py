@@ -125,7 +125,9 @@ class TrainingJobs:
         if num_jobs >= self._settings.max_training_jobs:
             self._metrics.count_rejected(TooManyJobs.code)
             message = f"{num_jobs} training jobs wait, run or were interrupted"
-            raise TooManyJobs(f"{message} (max_training_jobs); cancel one, or come again")
+            raise TooManyJobs(
+                f"{message} (setting max_training_jobs); cancel one or try again later"
+            )
         with disk_errors():
             folder = self.store.folders.new()
         self._num_uploads += 1
@@ -162,7 +164,9 @@ class TrainingJobs:
             WrongState: the job is not interrupted.
         """
         if job.state != "interrupted":
-            raise WrongState(f"the job is {job.state}; only an interrupted one is resumed", "/id")
+            raise WrongState(
+                f"the job is {job.state}; only an interrupted job can be resumed", "/id"
+            )
         job.vocabulary = job.parameters.vocabulary = vocabulary
         job.parameters.replace = replace
         self.store.set_state(job, "queued")

@@ -102,7 +102,7 @@ def _fault_of_refusal(message: Message, answer: Answer) -> str:
     try:
         document = json.loads(answer.body)
     except ValueError:
-        return f"a refusal that is no JSON: {answer.status} {answer.body[:300]!r}"
+        return f"a refusal that is not JSON: {answer.status} {answer.body[:300]!r}"
     path = unquote_to_bytes(message.path.partition("?")[0]).decode(errors="replace")
     path = path.removesuffix("/")  # Routes answer with it and without.
     kind = answer.headers.get(b"content-type", b"")

@@ -151,7 +151,10 @@ def test_the_command_line_makes_the_same_changes(tok, changed, tmp_path):
     assert done.returncode == 0, done.stderr
     made = [[*map(int, line.split())] for line in done.stdout.splitlines()]
     assert made == tok.encode_batch(changed).to_list()
-    assert "--crop-letters needs --seed" in run("--crop-letters", "3", str(file)).stderr
+    assert (
+        "--crop-letters is only allowed together with --seed"
+        in run("--crop-letters", "3", str(file)).stderr
+    )
 
 
 def test_wrong_changes_are_refused_before_anything_is_sent(tok):

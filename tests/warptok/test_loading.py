@@ -207,7 +207,7 @@ def test_arguments_that_do_not_belong_to_the_source(tmp_path: Path):
 def test_another_digest_is_refused():
     digest = warptok.load("gpt2").digest
     assert warptok.load("gpt2", if_digest=digest.removeprefix("sha256:")).digest == digest
-    with pytest.raises(warptok.DigestDiffers, match=f"gpt2 has the digest {digest}"):
+    with pytest.raises(warptok.DigestDiffers, match=f"the digest of gpt2 is {digest}"):
         warptok.load("gpt2", if_digest="sha256:0")
 
 

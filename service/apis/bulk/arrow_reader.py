@@ -95,14 +95,19 @@ class TextReader:
                 return None
             self._number += 1
             if message.type != RECORD_BATCH:
-                raise UnsupportedFormat(f"a {message.type} message is not read", where)
+                raise UnsupportedFormat(f"a {message.type} message is not supported", where)
             if _is_compressed(message.metadata.to_pybytes()):
-                advice = "leave it plain and compress the whole body with Content-Encoding"
-                raise UnsupportedFormat(f"a compressed record batch is not read; {advice}", where)
+                advice = (
+                    "send it uncompressed, and compress the whole body with Content-Encoding "
+                    "instead"
+                )
+                raise UnsupportedFormat(
+                    f"a compressed record batch is not supported; {advice}", where
+                )
             column = pa.ipc.read_record_batch(message, self._schema).column(COLUMN)
             column.validate(full=True)
         except (pa.ArrowException, struct.error, OSError, UnicodeDecodeError) as error:
-            raise BadBody(f"the body is no Arrow stream: {error}", where) from error
+            raise BadBody(f"the body is not an Arrow stream: {error}", where) from error
         batch = _texts(column)
         if self._max_bytes is not None:
             check_sizes(batch.texts, self._max_bytes, f"{where}, text")
@@ -121,7 +126,7 @@ class TextReader:
         if message is None:
             raise BadBody("the body is empty; an Arrow stream begins with its schema", "body")
         if message.type != "schema":  # Arrow would interpret it as a schema, and crash.
-            raise BadBody(f"the first message is no schema but a {message.type}", "message 0")
+            raise BadBody(f"the first message is a {message.type}, not a schema", "message 0")
         schema = pa.ipc.read_schema(message)
         if schema.get_field_index(COLUMN) < 0:
             names = ", ".join(schema.names) or "none"
@@ -168,7 +173,9 @@ class _File:
         """
         data = self._read(num_bytes)
         if not self._has_begun and len(data) and bytes(data[:4]) != CONTINUATION[: len(data)]:
-            raise BadBody("the body is no Arrow stream: it does not begin with FF FF FF FF", "body")
+            raise BadBody(
+                "the body is not an Arrow stream: it does not begin with FF FF FF FF", "body"
+            )
         self._has_begun = True
         return data
 

@@ -168,7 +168,7 @@ class _Records:
             raise make_too_long(error.num_bytes, self._max_bytes) from error
         except ValueError as error:
             where = f"record {error.number}" if isinstance(error, BadRecord) else "body"
-            raise BadBody(f"the body is no FASTA or FASTQ: {error}", where) from error
+            raise BadBody(f"the body is neither FASTA nor FASTQ: {error}", where) from error
 
     def _open(self) -> Iterator[TextBatch]:
         first = bytes(self._body.read(1))
@@ -208,14 +208,14 @@ def _describe_unknown(begin: bytes, was_packed: bool) -> str:
     """Describe why a body with this beginning is neither FASTA nor FASTQ."""
     for magic, name in ARCHIVES.items():
         if begin.startswith(magic):
-            advice = "unpack it"
+            advice = "decompress it"
             if name in ENCODINGS and not was_packed:
                 advice = f"send it with Content-Encoding: {name}"
-            return f"the body is packed by {name}; {advice}"
+            return f"the body is compressed by {name}; {advice}"
     if begin.startswith(BYTE_ORDER_MARK):
         return "the body begins with a byte-order mark (EF BB BF); FASTA begins with '>'"
     if begin.startswith(UTF16_STARTS):
-        return "the body is in UTF-16; only UTF-8 is read"
+        return "the body is in UTF-16; send UTF-8"
     return "FASTA begins with '>' and FASTQ with '@'"
 
 
@@ -236,7 +236,7 @@ class _ChannelRecords:
         batch = self._records.next_batch()
         channel = self._form.channel
         if channel is None:
-            raise InvalidRequest("the form has no part of this name", "/channel")
+            raise InvalidRequest("the form has no part with this name", "/channel")
         try:
             if batch is None:
                 channel.check_used()
@@ -314,18 +314,20 @@ class BulkFasta(ArrowStream):
         if query.window is None:
             for name in WINDOW_OPTIONS:
                 if getattr(query, name) != FastaQuery.model_fields[name].default:
-                    raise InvalidRequest("belongs to window", f"/{name}")
+                    raise InvalidRequest("is only allowed together with window", f"/{name}")
             if has_channel:
-                raise InvalidRequest("a channel belongs to window", "/channel")
+                raise InvalidRequest("is only allowed together with window", "/channel")
         elif query.add_special_tokens and "add_special_tokens" in query.model_fields_set:
-            message = "windows have no begin and end tokens; add_cls=true begins each with [CLS]"
+            message = "is not possible with window; add_cls=true puts [CLS] before each window"
             raise InvalidRequest(message, "/add_special_tokens")
         if query.window is not None and query.seed is not None:
-            raise InvalidRequest("changes whole records; windows are not of them", "/seed")
+            raise InvalidRequest(
+                "is not possible with window, because it changes whole records", "/seed"
+            )
         if query.channel_name is not None and not has_channel:
-            raise InvalidRequest("belongs to a form with a channel", "/channel_name")
+            raise InvalidRequest("is only allowed in a form with a channel", "/channel_name")
         if query.channel_name in TAKEN_NAMES:
-            raise InvalidRequest("is the name of another column", "/channel_name")
+            raise InvalidRequest("is already the name of another column", "/channel_name")
 
     def _make_layout(self, window: int) -> WindowLayout:
         query: FastaQuery = self.query
@@ -340,7 +342,9 @@ class BulkFasta(ArrowStream):
                 padding=query.padding is not None,
             )
         if layout.circular and query.max_length is not None:
-            raise InvalidRequest("does not cut circular sequences with windows", "/max_length")
+            raise InvalidRequest(
+                "is not possible for circular sequences with window", "/max_length"
+            )
         return layout
 
     @override

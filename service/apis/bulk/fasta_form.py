@@ -134,7 +134,7 @@ class SequencesForm:
             if not self._has_ended:
                 raise BadBody("the multipart body ends too early")
             if SEQUENCES not in self._seen:
-                raise InvalidRequest("the form has no part of this name", f"/{SEQUENCES}")
+                raise InvalidRequest("the form has no part with this name", f"/{SEQUENCES}")
             return False
         try:
             self._parser.write(data)
@@ -145,12 +145,12 @@ class SequencesForm:
     def _name_part(self) -> None:
         name = self._headers.options().get(b"name", b"").decode(errors="replace")
         if name not in (CHANNEL, SEQUENCES):
-            message = f"a part has another name than {CHANNEL} and {SEQUENCES}"
+            message = f"a part has a name other than {CHANNEL} and {SEQUENCES}"
             raise InvalidRequest(message, "Content-Disposition")
         if name in self._seen:
-            raise InvalidRequest("is there twice", f"/{name}")
+            raise InvalidRequest("occurs twice", f"/{name}")
         if SEQUENCES in self._seen:
-            raise InvalidRequest(f"stands behind {SEQUENCES}; send it first", f"/{name}")
+            raise InvalidRequest(f"must be sent before the part {SEQUENCES}", f"/{name}")
         self._seen.add(name)
         self._part = name
 
@@ -161,7 +161,7 @@ class SequencesForm:
         self._lines += data[begin:end]
         if len(self._lines) > self._max_channel_bytes:
             limit = f"max_body_bytes is {self._max_channel_bytes}"
-            raise TooLarge(f"the channel has more bytes; {limit}", f"/{CHANNEL}")
+            raise TooLarge(f"the channel is too large; {limit}", f"/{CHANNEL}")
 
     def _end_part(self) -> None:
         if self._part == CHANNEL:

@@ -67,7 +67,7 @@ class BulkText(StreamedResponse):
         self.dtype = DTYPES[self.query.dtype]
         self.as_octets = "application/octet-stream" in request.headers.get("accept", "")
         if self.as_octets and (self.query.return_offsets or self.query.return_tokens):
-            raise InvalidRequest("only JSON answers have offsets and tokens", "Accept")
+            raise InvalidRequest("return_offsets and return_tokens need a JSON answer", "Accept")
 
     @override
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -177,7 +177,7 @@ class BulkText(StreamedResponse):
         """Send the same answer as the JSON call for a text that is not UTF-8."""
         query = self.query
         if query.return_offsets not in (None, "bytes"):
-            message = "a text that is not UTF-8 has places in bytes only"
+            message = "must be bytes for a text that is not UTF-8"
             raise InvalidRequest(message, "/return_offsets")
         batch = Batch(data=text, offsets=np.array([0, len(text)]))
         options = replace(query.options(), spans=query.return_offsets is not None)
@@ -198,4 +198,6 @@ def _check_charset(content_type: str) -> None:
         name, _, value = parameter.partition("=")
         charset = value.strip().strip('"')
         if name.strip().lower() == "charset" and charset.lower() not in CHARSETS:
-            raise UnsupportedFormat(f"a text in {charset} is not read; send UTF-8", "Content-Type")
+            raise UnsupportedFormat(
+                f"the charset {charset} is not supported; send UTF-8", "Content-Type"
+            )

@@ -171,7 +171,9 @@ class WindowMessages(StreamMessages):
             errors: the error of each row; None for a row without an error.
         """
         if int(counts.sum()) > self._max_ids:
-            raise TooLarge(f"more windows than max_window_ids, {self._max_ids}", "/stride")
+            raise TooLarge(
+                f"there are more windows than max_window_ids, {self._max_ids}", "/stride"
+            )
         rows = np.repeat(np.arange(len(names)), counts)
         starts = ragged_indices(np.zeros_like(counts), counts, self._layout.stride)
         window_errors = pa.array(errors, pa.string()).take(pa.array(rows))
@@ -179,7 +181,7 @@ class WindowMessages(StreamMessages):
         lengths[window_errors.is_valid().to_numpy(zero_copy_only=False)] = 0
         if (num_ids := int(lengths.sum())) > self._max_ids:
             limit = f"max_window_ids is {self._max_ids}"
-            raise TooLarge(f"the windows of some records hold {num_ids} ids; {limit}", "/stride")
+            raise TooLarge(f"the windows of a few records have {num_ids} ids; {limit}", "/stride")
         lists = self._fill_lists(tokens, offsets, rows, starts, lengths)
         list_offsets = offsets_from_lengths(lengths)
         nulls = window_errors.is_valid()

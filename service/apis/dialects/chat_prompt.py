@@ -76,7 +76,10 @@ async def render_chat_utf8(
         ServiceError: the vocabulary has no template, or the template refuses the messages.
     """
     if chat.chat_template is not None:
-        message = "templates come with a vocabulary, in tokenizer_config.json, not with a request"
+        message = (
+            "must be null: a chat template is uploaded with its vocabulary, in "
+            "tokenizer_config.json"
+        )
         raise InvalidRequest(message, "/chat_template")
     if chat.continue_final_message and chat.add_generation_prompt:
         message = "Cannot set both `continue_final_message` and `add_generation_prompt` to True."
@@ -136,7 +139,13 @@ def _cut_at_end(text: str, content: Any) -> str:
     final = content[-1]["text"] if isinstance(content, list) else str(content)
     place = text.rfind(END.strip())
     if place < 0 or final.strip() not in text:
-        raise InvalidRequest("the template does not repeat the last message", "/messages")
+        raise InvalidRequest(
+            (
+                "the rendered chat does not contain the text of the last message, which "
+                "continue_final_message continues"
+            ),
+            "/messages",
+        )
     if text.startswith(END, place):
         return text[:place]
     return text[:place].rstrip()  # The template strips the message.

@@ -96,7 +96,7 @@ class DialectRequest:
         try:
             return await find_entry(self.service, self.call, default, MODEL)
         except UnknownVocabulary as error:
-            message = f"the default vocabulary, {default}, is not here; name another one"
+            message = f"the default vocabulary {default} does not exist; name another one"
             raise UnknownVocabulary(message, MODEL) from error
 
 
@@ -293,7 +293,9 @@ def check_described(service: Service, rows: list[list[int]], where: str) -> None
     """Raise TooLarge if an answer would describe more ids than `max_described_ids`."""
     num_ids, limit = sum(map(len, rows)), service.settings.max_described_ids
     if num_ids > limit:
-        raise TooLarge(f"{num_ids} ids to describe one by one; max_described_ids is {limit}", where)
+        raise TooLarge(
+            f"the answer would describe {num_ids} ids; max_described_ids is {limit}", where
+        )
 
 
 def token_strings(entry: LoadedVocabulary, ids: list[int]) -> list[str]:

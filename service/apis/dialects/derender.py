@@ -311,7 +311,7 @@ async def _decode_answers(
 
 def _check_tokens(response: Generated, where: str) -> None:
     if response.output_mode != "tokens":
-        raise InvalidRequest("is decoded already", f"{where}/output_mode")
+        raise InvalidRequest("has been decoded already", f"{where}/output_mode")
 
 
 def _context(entry: LoadedVocabulary, ids: list[int], skips_special: bool) -> list[int]:
@@ -365,7 +365,9 @@ async def _decode_part(
         context = _context(entry, prompt or generated.prompt_token_ids or [], skips_special)
         state = StreamState(prev_token_ids=context, read_offset=len(context))
     if state.read_offset > len(state.prev_token_ids):
-        raise InvalidRequest("read_offset is behind prev_token_ids", "/stream_state")
+        raise InvalidRequest(
+            "read_offset is greater than the length of prev_token_ids", "/stream_state"
+        )
     if not generated.choices:
         return DecodedPart(generated, None, state, state)
     choice = generated.choices[0]

@@ -151,7 +151,7 @@ async def render_completion(http_request: Request) -> Response:
     request = await read_request(http_request)
     body = parse_body(CompletionBody, request)
     if not body.prompt:  # vLLM refuses it as well: no inference engine can answer it.
-        raise InvalidRequest("is empty; an engine needs at least one id", "/prompt")
+        raise InvalidRequest("has no ids; an engine needs at least one", "/prompt")
     entry = await request.find_entry(body.model)
     num_answered = COMPLETION_TOKENS if body.max_tokens is None else body.max_tokens
     max_length = _max_prompt_length(request, entry, body, num_answered)

@@ -159,10 +159,10 @@ def _find_structure(sampling: Sampling) -> dict[str, Any] | None:
             schema = wanted.get(JSON_SCHEMA)
             own = {"json": schema.get("schema") if isinstance(schema, dict) else None}
             if own["json"] is None:
-                raise InvalidRequest("has no json_schema with a schema", "/response_format")
+                raise InvalidRequest("must have json_schema with a schema", "/response_format")
         case "structural_tag":
             own = {STRUCTURAL_TAG: orjson.dumps(wanted).decode()}
         case _:
-            message = "the type is text, json_object, json_schema or structural_tag"
+            message = "must be text, json_object, json_schema or structural_tag"
             raise InvalidRequest(message, "/response_format/type")
     return {**(structured or {}), **own}

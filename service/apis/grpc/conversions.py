@@ -37,7 +37,7 @@ def read_array(data: bytes, dtype: type[Scalar], where: str) -> NDArray[Scalar]:
     width = np.dtype(dtype).itemsize
     if len(data) % width:
         name = np.dtype(dtype).name
-        raise InvalidRequest(f"{len(data)} bytes are no whole number of {name}", where)
+        raise InvalidRequest(f"{len(data)} bytes are not a multiple of the size of {name}", where)
     return np.frombuffer(data, dtype)
 
 

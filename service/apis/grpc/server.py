@@ -156,7 +156,7 @@ class GrpcServer:
                 return int(self._server.add_insecure_port(address))
             return int(self._server.add_secure_port(address, make_credentials(certificates)))
         except RuntimeError as error:
-            raise OSError(f"gRPC cannot listen on {address}: {error}") from error
+            raise OSError(f"gRPC: cannot listen on {address}: {error}") from error
 
     async def begin_drain(self, grace_s: float) -> None:
         """Close the port, send GOAWAY, and wait until all received calls can be in the queue.
@@ -304,7 +304,7 @@ class GrpcServer:
             async with asyncio.timeout(idle_s):
                 await context.write(data)
         except TimeoutError as error:
-            message = f"the client read nothing for {idle_s} s (stream_idle_timeout_s)"
+            message = f"the client read nothing for {idle_s} s (setting stream_idle_timeout_s)"
             raise DeadlinePassed(message) from error
 
     @asynccontextmanager
@@ -398,7 +398,7 @@ def _parse(parse: Parse, data: bytes) -> Any:
     try:
         return parse(data)
     except DecodeError as error:
-        raise BadBody("the bytes are no message of this method", "message") from error
+        raise BadBody("the bytes are not a valid message of this method", "message") from error
 
 
 def read_peer(peer: str) -> str:

@@ -62,7 +62,7 @@ async def put_vocabulary(
             raise TooLarge(f"more than {MAX_FILES} files", "file")
         files.setdefault(name, bytearray()).extend(request.data)
     if first is None:
-        raise InvalidRequest("the stream holds no message", "vocabulary")
+        raise InvalidRequest("the stream has no message", "vocabulary")
     upload = Upload(
         {file: bytes(data) for file, data in files.items()},
         first.format or "auto",

@@ -56,7 +56,7 @@ async def readyz(service: ServiceDep, response: Response) -> Ready:
 async def metrics(service: ServiceDep, request: Request) -> Response:
     """Return the metrics in a Prometheus format; 404 if they are served on a separate port."""
     if service.settings.metrics_port is not None:
-        raise HTTPException(404, "metrics have a port of their own (metrics_port)")
+        raise HTTPException(404, "/metrics is answered on another port (setting metrics_port)")
     accept = request.headers.get("accept", "")
     if service.processes is None:
         body, content_type = service.metrics.exposition(accept)

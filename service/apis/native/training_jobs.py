@@ -77,7 +77,9 @@ async def create_training_job(
     max_bytes = max_upload_bytes(settings)
     length = headers.get("content-length", "")
     if length.isdigit() and int(length) > max_bytes:
-        raise TooLarge(f"the body has {length} bytes; max_corpus_bytes is too small for it")
+        raise TooLarge(
+            f"the body has {length} bytes; with max_corpus_bytes at most {max_bytes} are possible"
+        )
     with training.new_folder() as folder:
         pieces = body_pieces(
             request.receive,
@@ -106,11 +108,11 @@ def _parameters(fields: dict[str, str]) -> TrainingParameters:
     try:
         given = json.loads(values.pop(OBJECT, "{}"))
     except ValueError as error:
-        raise InvalidRequest(f"is no JSON: {error}", f"/{OBJECT}") from error
+        raise InvalidRequest(f"is not JSON: {error}", f"/{OBJECT}") from error
     if not isinstance(given, dict):
         raise InvalidRequest("must be an object", f"/{OBJECT}")
     if repeated := sorted(given.keys() & values.keys()):
-        raise InvalidRequest("is there twice", f"/{repeated[0]}")
+        raise InvalidRequest("occurs twice", f"/{repeated[0]}")
     try:
         return TrainingParameters.model_validate(given | values)
     except ValidationError as error:
@@ -159,7 +161,7 @@ def _check_name(
         raise
     for job in training.store.jobs():
         if job.vocabulary == name and job.state not in ENDED and job.id != own_id and not replace:
-            raise NameTaken(f"training job {job.id} is to give this name", "/vocabulary")
+            raise NameTaken(f"training job {job.id} has reserved this name", "/vocabulary")
 
 
 @router.get("")

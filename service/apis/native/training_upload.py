@@ -55,7 +55,7 @@ async def receive_upload(
     """
     media_type, options = parse_options_header(content_type)
     if media_type != b"multipart/form-data":
-        raise UnsupportedFormat("send multipart/form-data with a part corpus", "Content-Type")
+        raise UnsupportedFormat("send multipart/form-data with a part named corpus", "Content-Type")
     if not (boundary := options.get(b"boundary")):
         raise BadBody("the boundary is missing", "Content-Type")
     parts = _Parts(folder, settings)
@@ -130,7 +130,7 @@ class _Parts:
         if not self._has_ended:
             raise BadBody("the multipart body ends too early")
         if not self.uploaded.num_files["corpus"]:
-            raise InvalidRequest("the upload has no part corpus", "/corpus")
+            raise InvalidRequest("the upload has no part named corpus", "/corpus")
 
     def close(self) -> None:
         """Close the file of an unfinished part."""
@@ -152,13 +152,13 @@ class _Parts:
             raise InvalidRequest("a part has no name", "Content-Disposition")
         if self._name not in FILES:
             if self._name in self.uploaded.fields:
-                raise InvalidRequest("is there twice", f"/{self._name}")
+                raise InvalidRequest("occurs twice", f"/{self._name}")
             self._text.clear()
             return
         number = self.uploaded.num_files[self._name]
         self.uploaded.num_files[self._name] += 1
         if number and self._name != "corpus":
-            raise InvalidRequest("is there twice", f"/{self._name}")
+            raise InvalidRequest("occurs twice", f"/{self._name}")
         file_name = f"corpus.{number}" if self._name == "corpus" else self._name
         self._file = open(self._folder / file_name, "xb")
 
@@ -197,7 +197,7 @@ class _Parts:
         try:
             self.uploaded.fields[self._name] = self._text.decode()
         except UnicodeDecodeError as error:
-            raise InvalidRequest("is no UTF-8", f"/{self._name}") from error
+            raise InvalidRequest("is not UTF-8", f"/{self._name}") from error
 
     def _end(self) -> None:
         self._has_ended = True

@@ -91,7 +91,9 @@ async def get_vocabulary(
         return report(service.registry, service.registry.find(name, NAME))
     if format not in formats.FORMATS:
         known = ", ".join(formats.WRITABLE_FORMATS)
-        raise UnsupportedFormat(f"cannot write this format; possible are {known}", "format")
+        raise UnsupportedFormat(
+            f"is not a format that can be written; possible are {known}", "format"
+        )
     entry = await service.registry.get_loaded(name, NAME)
     files = await asyncio.to_thread(formats.write_vocabulary, entry.vocabulary, format)
     if len(files) > 1:
@@ -184,10 +186,12 @@ def _merge_options(
     """
     for name in fields:
         if name not in values:
-            message = f"is no option of this call, nor a file; there are {', '.join(values)}"
+            message = (
+                f"is neither an option of this call nor a file; the options are {', '.join(values)}"
+            )
             raise InvalidRequest(message, f"/{name}")
         if name in request.query_params:
-            raise InvalidRequest("is there twice", f"/{name}")
+            raise InvalidRequest("occurs twice", f"/{name}")
     try:
         return UploadOptions.model_validate(values | fields)
     except ValidationError as error:
@@ -198,7 +202,7 @@ def _special_tokens(text: str) -> dict[str, int]:
     try:
         return SPECIAL_TOKENS.validate_json(text)
     except ValidationError as error:
-        raise InvalidRequest("must be JSON: {token: id}", "special_tokens") from error
+        raise InvalidRequest("must be a JSON object of tokens and ids", "special_tokens") from error
 
 
 async def _read_body(request: Request, name: str, max_bytes: int) -> UploadBody:
@@ -215,19 +219,19 @@ async def _read_body(request: Request, name: str, max_bytes: int) -> UploadBody:
         body = await read_body(request.receive, max_bytes, "max_vocabulary_bytes")
         return UploadBody({name: body})
     if length == 0:
-        raise InvalidRequest("a multipart upload needs its length", "Content-Length")
+        raise InvalidRequest("a multipart upload must state its length", "Content-Length")
     upload = UploadBody()
     async with request.form(max_files=MAX_FILES, max_fields=MAX_FILES) as form:
         for part, value in form.multi_items():
             key = value.filename or part if isinstance(value, UploadFile) else part
             if key in upload.files or key in upload.fields:
-                raise InvalidRequest("is there twice", f"/{part}")
+                raise InvalidRequest("occurs twice", f"/{part}")
             if isinstance(value, UploadFile):
                 upload.files[key] = await value.read()
             else:
                 upload.fields[key] = value
     if not upload.files:
-        raise InvalidRequest("the upload holds no file")
+        raise InvalidRequest("the upload has no file")
     return upload
 
 

@@ -153,21 +153,23 @@ class Infer:
                 continue
             if size is not None:
                 if not isinstance(size, int) or not 0 <= size <= len(binary):
-                    message = f"{size} bytes; {len(binary)} are left in the body"
+                    message = f"is {size}, but only {len(binary)} bytes are left in the body"
                     raise InvalidRequest(message, f"inputs/{each.name}/{BINARY_SIZE}")
                 data, binary = binary[:size], binary[size:]
             elif data is None:
                 raise InvalidRequest("has no data", f"inputs/{each.name}")
             inputs[each.name] = read_tensor(each.name, each.datatype, shape, data)
         if len(binary):
-            raise InvalidRequest(f"{len(binary)} bytes belong to no input", "body")
+            raise InvalidRequest(
+                f"{len(binary)} bytes after the JSON do not belong to any input", "body"
+            )
         return inputs
 
 
 def _whole_number(value: bytes) -> int:
     number = parse_size(value)
     if number is None:
-        raise InvalidRequest("is no whole number of bytes", LENGTH.decode())
+        raise InvalidRequest("must be a whole number of bytes", LENGTH.decode())
     return number
 
 
@@ -220,5 +222,5 @@ def _json_data(tensor: Tensor) -> Any:
     try:
         return [text.decode() for text in texts]
     except UnicodeDecodeError as error:
-        message = "a text is not UTF-8; request it with binary_data"
+        message = "a text is not UTF-8; request this output with binary_data"
         raise InvalidRequest(message, f"outputs/{tensor.name}") from error

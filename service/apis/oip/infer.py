@@ -99,7 +99,9 @@ def _select_outputs(request: Inference, outputs: Outputs) -> list[Tensor]:
     for output in request.outputs:
         if output.name not in outputs:
             known = ", ".join(outputs)
-            raise InvalidRequest(f"is no output here; there are {known}", f"outputs/{output.name}")
+            raise InvalidRequest(
+                f"is not an output of this model; the outputs are {known}", f"outputs/{output.name}"
+            )
     return [outputs[output.name]() for output in request.outputs]
 
 
@@ -140,12 +142,12 @@ def _texts(service: Service, inputs: dict[str, Tensor]) -> Batch:
     if "text" not in inputs or unknown:
         given = ", ".join(inputs) or "none"
         raise InvalidRequest(
-            f"the inputs are text and, beside UINT8, offsets, not {given}", "inputs"
+            f"the inputs must be text and, if text is UINT8, offsets, not {given}", "inputs"
         )
     text = inputs["text"]
     if text.datatype == BYTES:
         if "offsets" in inputs:
-            raise InvalidRequest("belongs to a text of UINT8", "inputs/offsets")
+            raise InvalidRequest("is only allowed if text is UINT8", "inputs/offsets")
         check_rows(service, text.num_elements, "inputs/text")
         return read_rows(text)
     if text.datatype != "UINT8":
@@ -245,7 +247,9 @@ async def _decode(service: Service, request: Inference) -> InferenceResult:
     check_digest(entry, parameters.if_digest)
     ids = request.inputs.get("input_ids")
     if ids is None or ids.datatype == BYTES:
-        raise InvalidRequest("the inputs are input_ids, of integers, and offsets", "inputs")
+        raise InvalidRequest(
+            "the inputs must be input_ids, of an integer type, and offsets", "inputs"
+        )
     if len(ids.shape) == 2:
         check_rows(service, ids.shape[0], "inputs/input_ids")
     rows = IdRows(ids.data, _id_offsets(ids, request.inputs))

@@ -89,7 +89,7 @@ def check_version(
     """
     vocabulary = service.registry.find(model.removesuffix(DECODE_SUFFIX), where)
     if version not in ("", VERSION):
-        raise UnknownVocabulary(f"{model} has the version {VERSION} only, not {version}", "version")
+        raise UnknownVocabulary(f"{model} has only version {VERSION}, not {version}", "version")
     return vocabulary
 
 

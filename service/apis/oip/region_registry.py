@@ -46,7 +46,7 @@ def _open_file(key: str, offset: int, byte_size: int) -> int:
     size = os.fstat(file).st_size
     if offset < 0 or byte_size < 1 or offset + byte_size > size:
         os.close(file)
-        message = f"bytes {offset} to {offset + byte_size} of {size} that are there"
+        message = f"bytes {offset} to {offset + byte_size} exceed the object, which has {size}"
         raise InvalidRequest(message, "byte_size")
     return file
 
@@ -129,9 +129,11 @@ class RegionRegistry:
         """
         self._check_new(name)
         if byte_size < 1 or device_id < 0:
-            raise InvalidRequest(f"{byte_size} bytes of device {device_id}", "byte_size")
+            raise InvalidRequest(
+                f"{byte_size} bytes of device {device_id} cannot be registered", "byte_size"
+            )
         if len(handle) != HANDLE_BYTES:
-            message = f"{len(handle)} bytes; a cudaIpcMemHandle_t has {HANDLE_BYTES}"
+            message = f"has {len(handle)} bytes; a cudaIpcMemHandle_t has {HANDLE_BYTES}"
             raise InvalidRequest(message, "raw_handle")
 
         def open_handle() -> CudaRegion:
@@ -142,7 +144,7 @@ class RegionRegistry:
             except DeviceUnavailable as error:
                 raise NotReady(str(error), name) from error
             if memory is None:
-                raise InvalidRequest("this server has no GPU that could open device memory", name)
+                raise InvalidRequest("this server has no GPU, which device memory needs", name)
             return CudaRegion(name, device_id, byte_size, memory)
 
         await self._add(self.cuda, name, open_handle)
@@ -160,7 +162,7 @@ class RegionRegistry:
                 self._opening.remove(name)
             if self.is_closed:
                 _close(region)
-                raise UnknownRegion("the service has stopped meanwhile", name)
+                raise UnknownRegion("the service is stopping", name)
             regions[name] = region
 
         return asyncio.shield(add())  # The thread finishes even if the client disconnects.
@@ -192,7 +194,9 @@ class RegionRegistry:
     def _list(self, regions: dict[str, AnyRegion], name: str) -> list[AnyRegion]:
         self._check_enabled()
         if name and name not in regions:
-            raise UnknownRegion(f"no region has the name {name!r}", "shared_memory_region")
+            raise UnknownRegion(
+                f"no region is registered under the name {name!r}", "shared_memory_region"
+            )
         return [regions[name]] if name else list(regions.values())
 
     async def _remove(self, regions: dict[str, AnyRegion], name: str) -> None:
@@ -217,7 +221,9 @@ class RegionRegistry:
         self._check_enabled()
         region = self.system.get(name) or self.cuda.get(name)
         if region is None:
-            raise UnknownRegion(f"no region has the name {name!r}", "shared_memory_region")
+            raise UnknownRegion(
+                f"no region is registered under the name {name!r}", "shared_memory_region"
+            )
         return region
 
     def close(self) -> None:
@@ -241,4 +247,6 @@ class RegionRegistry:
             raise NameTaken(f"the region {name!r} is registered already", "name")
         num_regions = len(self.system) + len(self.cuda) + len(self._opening)
         if num_regions >= self.max_regions:
-            raise TooLarge(f"{num_regions} regions; max_regions is {self.max_regions}", "name")
+            raise TooLarge(
+                f"{num_regions} regions are registered; max_regions is {self.max_regions}", "name"
+            )

@@ -27,7 +27,7 @@ class _RegionSlice(NamedTuple):
 def _read_slice(name: str, parameters: dict[str, Any]) -> _RegionSlice:
     region, offset, size = parameters[REGION], parameters.get(OFFSET, 0), parameters.get(SIZE)
     if not isinstance(region, str) or not isinstance(offset, int) or not isinstance(size, int):
-        message = f"needs {REGION}, {SIZE} and perhaps {OFFSET}"
+        message = f"must have the parameters {REGION} and {SIZE}, and may have {OFFSET}"
         raise InvalidRequest(message, name)
     return _RegionSlice(region, offset, size)
 
@@ -63,7 +63,7 @@ def input_from_region(
     part = _read_slice(name, parameters)
     max_bytes = oip.service.settings.max_body_bytes
     if not 0 <= part.byte_size <= max_bytes:
-        raise TooLarge(f"{part.byte_size} bytes; max_body_bytes is {max_bytes}", name)
+        raise TooLarge(f"has {part.byte_size} bytes; max_body_bytes is {max_bytes}", name)
     device_slice = find_device_slice(oip.regions, name, parameters)
     is_text = name == "text" and datatype == "UINT8" and math.prod(shape) == part.byte_size
     if device_slice is not None and is_text:

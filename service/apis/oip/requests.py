@@ -98,7 +98,9 @@ def parse_parameters(model: type[Any], request: Inference) -> Any:
         InvalidRequest: a parameter is unknown or invalid.
     """
     if "vocabulary" in request.parameters:
-        raise InvalidRequest("the model names it", "parameters/vocabulary")
+        raise InvalidRequest(
+            "is not allowed, because the model already is a vocabulary", "parameters/vocabulary"
+        )
     given = {
         name: value
         for name, value in request.parameters.items()

@@ -158,20 +158,20 @@ def _lost_devices_refused(region: CudaRegion) -> Iterator[None]:
         yield
     except Exception as error:
         if isinstance(error, DeviceLost) or find_lost_context(error):
-            raise NotReady("the GPU that has the region is lost", region.name) from error
+            raise NotReady("the GPU that has the region has failed", region.name) from error
         raise
 
 
 def check_open(region: Region) -> None:
     """Raise UnknownRegion if a region was unregistered since it was found."""
     if not region.is_open:
-        raise UnknownRegion("the region was unregistered meanwhile", region.name)
+        raise UnknownRegion("the region was unregistered during the request", region.name)
 
 
 def check_bounds(region: Region, offset: int, byte_size: int) -> None:
     """Raise InvalidRequest if bytes are outside of a region."""
     if offset < 0 or byte_size < 0 or offset + byte_size > region.byte_size:
-        message = f"bytes {offset} to {offset + byte_size} of a region of {region.byte_size}"
+        message = f"bytes {offset} to {offset + byte_size} exceed the region of {region.byte_size}"
         raise InvalidRequest(message, region.name)
 
 
@@ -179,5 +179,7 @@ def view_bytes(data: NDArray[Any], max_bytes: int, where: str) -> NDArray[np.uin
     """View an array as bytes; raise InvalidRequest if there are more than `max_bytes`."""
     values: NDArray[np.uint8] = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
     if len(values) > max_bytes:
-        raise InvalidRequest(f"{len(values)} bytes do not fit into {max_bytes}", where)
+        raise InvalidRequest(
+            f"the output has {len(values)} bytes, and its region has room for {max_bytes}", where
+        )
     return values

@@ -97,11 +97,13 @@ def read_tensor(
     """
     if datatype != BYTES and datatype not in DATATYPES:
         known = ", ".join((BYTES, *DATATYPES))
-        raise InvalidRequest(f"the datatype {datatype} is not read, only {known}", name)
+        raise InvalidRequest(
+            f"the datatype {datatype} is not supported; supported are {known}", name
+        )
     if len(shape) > MAX_DIMENSIONS:
         raise InvalidRequest(f"the shape has more than {MAX_DIMENSIONS} dimensions", name)
     if any(not 0 <= size < 2**31 for size in shape):
-        raise InvalidRequest("a size of the shape is negative or above 2147483647", name)
+        raise InvalidRequest("a size in the shape is negative or above 2147483647", name)
     tensor = Tensor(name, datatype, shape, np.zeros(0, np.uint8))
     if isinstance(data, list):
         tensor.data = _from_json(name, datatype, data)
@@ -113,10 +115,12 @@ def read_tensor(
     else:
         dtype = DATATYPES[datatype]
         if len(data) % np.dtype(dtype).itemsize:
-            raise InvalidRequest(f"{len(data)} bytes are no whole number of {datatype}", name)
+            raise InvalidRequest(
+                f"{len(data)} bytes are not a multiple of the size of {datatype}", name
+            )
         tensor.data = data.view(dtype)
     if len(tensor.data) != tensor.num_elements:
-        message = f"{len(tensor.data)} elements; the shape {list(shape)} has {tensor.num_elements}"
+        message = f"has {len(tensor.data)} elements, not the {tensor.num_elements} of {list(shape)}"
         raise InvalidRequest(message, name)
     return tensor
 
@@ -132,7 +136,7 @@ def _from_json(name: str, datatype: str, values: list[Any]) -> NDArray[Any]:
     try:
         return np.array(flat, DATATYPES[datatype])
     except OverflowError as error:
-        raise InvalidRequest(f"a number does not fit {datatype}", name) from error
+        raise InvalidRequest(f"a number does not fit in {datatype}", name) from error
 
 
 def _flatten(values: list[Any]) -> list[Any]:
@@ -152,12 +156,12 @@ def read_rows(tensor: Tensor) -> Batch:
     lengths, places, place = np.zeros(count, np.int64), np.zeros(count, np.int64), 0
     for row in range(count):
         if place + LENGTH_BYTES > len(data):
-            message = f"element {row} is missing; the shape has {count}"
+            message = f"element {row} is missing; the shape means {count} elements"
             raise InvalidRequest(message, tensor.name)
         lengths[row], places[row] = struct.unpack_from("<I", view, place)[0], place
         place += LENGTH_BYTES + int(lengths[row])
     if place != len(data):
-        message = f"the {count} elements have {place} bytes with their lengths, not {len(data)}"
+        message = f"{count} elements with their lengths are {place} bytes, not {len(data)}"
         raise InvalidRequest(message, tensor.name)
     offsets = np.zeros(count + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])

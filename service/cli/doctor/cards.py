@@ -91,7 +91,9 @@ def check_gpu_engine(settings: Settings) -> Iterator[Finding]:
         yield Finding(what, "ok", f"not used: {PREFIX}ENGINE=cpu")
         return
     if settings.engine == "auto" and importlib.util.find_spec("cupy") is None:
-        yield Finding(what, "ok", "not used: CuPy is not installed; the CPU engine computes all")
+        yield Finding(
+            what, "ok", "not used: CuPy is not installed; the CPU engine computes everything"
+        )
         return
     if problem := _cards_problem(settings):
         yield Finding(what, "error", problem, "correct the setting")
@@ -111,11 +113,11 @@ def check_gpu_engine(settings: Settings) -> Iterator[Finding]:
 
 def _refused(settings: Settings, what: str, problem: str) -> Finding:
     if settings.engine == "gpu":
-        detail = f"{PREFIX}ENGINE=gpu, and it does not open: {problem}"
+        detail = f"{PREFIX}ENGINE=gpu, but the GPU engine does not start: {problem}"
         return Finding(
             what, "error", detail, f"with {PREFIX}ENGINE=auto the CPU engine computes all"
         )
-    detail = f"does not open, so the CPU engine computes all: {problem}"
+    detail = f"does not start, so the CPU engine computes everything: {problem}"
     return Finding(what, "warning", detail, f"{PREFIX}ENGINE=cpu ends this warning")
 
 

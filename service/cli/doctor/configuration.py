@@ -83,11 +83,11 @@ def check_vocabularies(settings: Settings) -> Iterator[Finding]:
     named = [] if preload in ("all", "none") else [name.strip() for name in preload.split(",")]
     unknown = [name for name in named if name and name not in known]
     if unknown:
-        detail = f"{', '.join(unknown)} to preload, but no vocabulary has this name"
+        detail = f"{PREFIX}PRELOAD names {', '.join(unknown)}, but no vocabulary has this name"
         advice = f"correct {PREFIX}PRELOAD: `warptok vocabularies` lists the built-in ones"
         yield Finding("vocabularies", "error", detail, advice)
     elif settings.default_vocabulary not in known:
-        detail = f"the default, {settings.default_vocabulary}, is no vocabulary yet"
+        detail = f"the default vocabulary {settings.default_vocabulary} does not exist yet"
         advice = f"upload it, or correct {PREFIX}DEFAULT_VOCABULARY"
         yield Finding("vocabularies", "warning", detail, advice)
     else:
@@ -112,7 +112,7 @@ def check_store(settings: Settings) -> Iterator[Finding]:
     if settings.store_url is not None:
         yield _check_objects(settings)
     if folder is None and settings.store_url is None:
-        detail = "none: uploaded vocabularies live in memory, and a restart forgets them"
+        detail = "none: uploaded vocabularies are in memory only, and a restart loses them"
         yield Finding(what, "ok", detail, f"to keep them set {PREFIX}STORE_DIR")
     if folder is None:
         return
@@ -121,7 +121,9 @@ def check_store(settings: Settings) -> Iterator[Finding]:
         yield Finding(what, "error", f"{folder}: {problem}", advice)
         return
     if not folder.exists():
-        yield Finding(what, "ok", f"{folder}: does not exist, and the start makes it")
+        yield Finding(
+            what, "ok", f"{folder}: does not exist yet; the service makes it when it starts"
+        )
         return
     yield _describe_store(what, folder)
 
@@ -141,11 +143,11 @@ def _folder_problem(folder: Path) -> str:
     # os.path, since Path.exists raises where a folder above may not be searched.
     if os.path.exists(folder):
         if not os.path.isdir(folder):
-            return "is no folder"
+            return "is not a folder"
         return "" if os.access(folder, os.R_OK | os.X_OK) else "cannot be read"
     parent = next(each for each in folder.absolute().parents if os.path.exists(each))
     if not os.path.isdir(parent):
-        return f"{parent} is no folder"
+        return f"{parent} is not a folder"
     return "" if os.access(parent, os.W_OK | os.X_OK) else f"cannot be made in {parent}"
 
 
@@ -160,7 +162,9 @@ def _describe_store(what: str, folder: Path) -> Finding:
         )
         return Finding(what, "warning", detail, advice, facts)
     if free < MIN_FREE_BYTES:
-        return Finding(what, "warning", detail, "make room: uploads and training need it", facts)
+        return Finding(
+            what, "warning", detail, "free some space: uploads and training need it", facts
+        )
     return Finding(what, "ok", detail, facts=facts)
 
 
@@ -169,9 +173,9 @@ def check_keys(settings: Settings) -> Iterator[Finding]:
     path, what = settings.api_keys_file, "keys"
     advice = f"`warptok key` writes a file of keys; name it by {PREFIX}API_KEYS_FILE"
     if path is None and is_loopback(settings.host):
-        yield Finding(what, "ok", f"none: every program of this machine may call {settings.host}")
+        yield Finding(what, "ok", f"none: every program on this machine may call {settings.host}")
     elif path is None:
-        detail = f"none: who reaches {settings.host} may encode, and nobody may upload or train"
+        detail = f"none: everybody may encode over {settings.host}, and nobody may upload or train"
         yield Finding(what, "warning", detail, advice)
     else:
         yield _describe_keys(what, path)
@@ -283,14 +287,14 @@ def check_ports(settings: Settings) -> Iterator[Finding]:
 def _check_port(settings: Settings, port: Port, other: str) -> Finding:
     """Check a port; `other` is the port of the service that has the same number, if any."""
     if other:
-        detail = f"{port.number} is the {other}, too"
+        detail = f"{port.number} is also the {other}"
         return Finding(port.what, "error", detail, f"set {PREFIX}{port.setting}")
     try:
         for each in bind_sockets(settings.model_copy(update={"port": port.number})):
             each.close()
     except ValueError as error:
         setting, _, problem = str(error).partition(": ")
-        advice = f"end the program that has it, or set {PREFIX}{port.setting}"
+        advice = f"stop the program that uses it, or set {PREFIX}{port.setting}"
         if setting == f"{PREFIX}HOST":
             advice = f"correct {setting}"
         return Finding(port.what, "error", problem, advice)

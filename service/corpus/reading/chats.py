@@ -113,8 +113,8 @@ class ChatRenderer:
             through = self._render(messages[: number + 1], tools)
             is_apart = through.startswith(before) and whole.startswith(through)
             if not is_apart or len(before) < done:
-                reason = f"the template does not keep message {number} apart"
-                raise NoChat("no_mask", f"{reason}; one with generation blocks does")
+                reason = f"the chat template does not show where message {number} begins and ends"
+                raise NoChat("no_mask", f"{reason}; a template with generation blocks does")
             parts += [whole[done : len(before)], whole[len(before) : len(through)]]
             done = len(through)
         return _split_marks(MARK.join([*parts, whole[done:]]))

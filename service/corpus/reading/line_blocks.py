@@ -151,7 +151,7 @@ class _PlainBlock:
         memory = np.empty(before + size + TAIL_BYTES, np.uint8)
         num_read = _read_at(descriptor, memory, first - before)
         if num_read < before + size:
-            raise OSError("the file became shorter while it was read")
+            raise OSError("the file became shorter during reading")
         digests = {}
         if self.limits.is_digested:
             digests[self.number] = hashlib.sha256(memory[before : before + size].data).digest()

@@ -79,7 +79,7 @@ def _find_column(schema: Any, key: str) -> str:
         ValueError: there is no such column, or several.
     """
     if key not in schema.names:
-        raise ValueError(f"no column {key!r}; there are {', '.join(schema.names)}")
+        raise ValueError(f"there is no column {key!r}; the columns are {', '.join(schema.names)}")
     if schema.names.count(key) > 1:
         raise ValueError(f"{schema.names.count(key)} columns are named {key!r}")
     kind = schema.field(key).type

@@ -158,7 +158,7 @@ def _check_address(address: str) -> None:
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
     except OSError as error:
-        raise ConnectionError(f"no cluster of Ray at {address}: {error}") from error
+        raise ConnectionError(f"cannot connect to a Ray cluster at {address}: {error}") from error
 
 
 def choose_resources(
@@ -178,7 +178,7 @@ def choose_resources(
     alive = [node["Resources"] for node in nodes if node["Alive"]]
     with_gpus = [] if engine == "cpu" else [node for node in alive if node.get("GPU", 0) >= 1]
     if engine == "gpu" and not with_gpus:
-        raise ValueError("--engine gpu: no node of the cluster has a GPU")
+        raise ValueError("--engine gpu: no node of the Ray cluster has a GPU")
     num_gpus = 1 if with_gpus else 0
     suited = with_gpus or alive
     if num_threads is None:
@@ -186,7 +186,7 @@ def choose_resources(
         num_threads = max(1, int(min(shares, default=1)))
     most = max((int(node.get("CPU", 0)) for node in suited), default=0)
     if num_threads > most:
-        raise ValueError(f"--threads {num_threads}: the largest node has {most} cores")
+        raise ValueError(f"--threads {num_threads}: the largest node has only {most} cores")
     return Resources(num_threads, num_gpus)
 
 

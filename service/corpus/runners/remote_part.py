@@ -173,13 +173,13 @@ def _check_node(remote: RemoteJob) -> None:
     """
     node = os.uname().nodename
     if remote.version != package_version():
-        message = f"has warptok {package_version()}, and this one is {remote.version}"
+        message = f"has warptok {package_version()}, but this machine has {remote.version}"
         raise OtherNode(f"the node {node} {message}")
     for folder in (remote.folder, Path(remote.working_folder)):
         if not folder.is_dir():
-            raise OtherNode(f"the node {node} has no folder {folder}, which all nodes must share")
+            raise OtherNode(f"the node {node} has no folder {folder}; all nodes must share it")
     if not (remote.folder / LOCK).exists():
-        message = f"has another folder {remote.folder}, which all nodes must share"
+        message = f"has a different folder {remote.folder}; all nodes must share one folder"
         raise OtherNode(f"the node {node} {message}")
 
 

@@ -64,7 +64,7 @@ class LlmcWriter(RawWriter):
             ValueError: there are more ids than the header can express.
         """
         if self.num_ids > MAX_LLMC_TOKENS:
-            raise ValueError(f"llm.c reads at most {MAX_LLMC_TOKENS} ids of a file")
+            raise ValueError(f"llm.c reads at most {MAX_LLMC_TOKENS} ids from a file")
         magic, version = LLMC_KINDS[self.plan.id_dtype]
         self.ids.write_begin(struct.pack("<3i", magic, version, self.num_ids))
         return super().finish()

@@ -95,7 +95,7 @@ class MdsWriter:
         num_samples = self._sizes.num_items
         begin = 4 + 4 * (num_samples + 1) + len(self._config)
         if begin + self._samples.num_items > MAX_BYTES:
-            raise ValueError("a shard of MDS has at most 4 GiB; --shard-tokens makes it smaller")
+            raise ValueError("a shard of MDS has at most 4 GiB; give a smaller --shard-tokens")
         self._file.write(struct.pack("<2I", num_samples, begin))
         place = begin
         for sizes in self._sizes.read():
@@ -123,7 +123,7 @@ def pack_length(length: int) -> bytes:
     for form, limit, number in LENGTH_TYPES:
         if length < limit:
             return struct.pack(form, ONE_AXIS | number, length)
-    raise ValueError(f"{length} ids in a row")
+    raise ValueError(f"a row has {length} ids, more than MDS can store")
 
 
 def count_samples(path: Path) -> int:

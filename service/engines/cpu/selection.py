@@ -191,10 +191,10 @@ def _check_added(tokenizer: Tokenizer) -> None:
         where = f"added_tokens, id {token_id}"
         normalized = normalizer.normalize_str(token.content)
         if not normalized:
-            raise VocabularyError.at(where, "nothing is left of it after the normalizer")
+            raise VocabularyError.at(where, "the normalizer removes all of it")
         if normalized in seen:
             message = f"{token.content!r} is the same as {seen[normalized]!r} after the normalizer"
-            raise VocabularyError.at(where, f"{message}: which of them is meant is not said")
+            raise VocabularyError.at(where, f"{message}, so its id is ambiguous")
         seen[normalized] = token.content
 
 

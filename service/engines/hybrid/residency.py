@@ -297,9 +297,9 @@ class GpuVocabularies:
         if entry.is_ready and opened is not None:
             if opened.gpu.is_resident(entry.vocabulary.digest):
                 return entry.residency
-            reason = "the GPU has evicted it; its next large batch brings it back"
+            reason = "the GPU has evicted it; its next large batch loads it again"
             if opened.is_resting:
-                reason = "all GPUs failed or hang, and are left out"
+                reason = "all GPUs have failed or hang, and are not used"
             return _with_reason(entry.cpu, reason)
         if self.is_opening:
             return _with_reason(entry.cpu, "the GPU is not open yet")

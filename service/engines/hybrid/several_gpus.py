@@ -127,10 +127,10 @@ class SeveralGpus:
         """
         owners = {self._find_owner(each) for each in (rows.text.memory, rows.out)} - {None}
         if len(owners) > 1:
-            raise NotCovered("texts and ids are in the memory of two GPUs")
+            raise NotCovered("texts and ids are in the memory of different GPUs")
         owner = owners.pop() if owners else None
         if owner is not None and not self._can_compute(owner, vocabulary.digest):
-            raise NotCovered(f"{owner.label} has the region and cannot compute it now")
+            raise NotCovered(f"{owner.label}, which has the region, cannot compute now")
         return self._run(
             vocabulary.digest,
             len(rows.text),
@@ -450,7 +450,7 @@ class SeveralGpus:
                 member.fail(memory)
             message = str(memory)
         if any(member.state != "ready" for member in self.members):
-            raise DeviceUnavailable("a GPU that is left out now may have the memory")
+            raise DeviceUnavailable("the memory may belong to a GPU that is not used at the moment")
         raise BadHandle(message)
 
     def share_host(self, file: int, offset: int, num_bytes: int) -> SharedMemory:

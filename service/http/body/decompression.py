@@ -131,7 +131,7 @@ def make_decompressor(encoding: str | None) -> Decompressor | None:
         return None
     if name not in ENCODINGS:
         raise UnsupportedFormat(
-            f"a {encoding} body is not read; send it plain, or as gzip, deflate or zstd",
+            f"the encoding {encoding} is not supported; use gzip, deflate, zstd or none",
             HEADER,
         )
     return ENCODINGS[name]()
@@ -162,5 +162,5 @@ def check_whole(decompressor: Decompressor, where: str = HEADER) -> None:
     try:
         decompressor.check_end()
     except EOFError as error:
-        message = f"the {decompressor.name} body is not whole: {error}"
+        message = f"the {decompressor.name} body is incomplete: {error}"
         raise BadBody(message, where) from error

@@ -67,7 +67,7 @@ async def body_pieces(
         for piece in pieces:
             size += len(piece)
             if max_bytes is not None and size > max_bytes:
-                raise TooLarge(f"the body has more than {max_bytes} bytes ({setting})")
+                raise TooLarge(f"the body has more than {max_bytes} bytes (setting {setting})")
             yield piece
     if decompressor and not is_empty:
         check_whole(decompressor)

@@ -207,7 +207,7 @@ class WorkerServer:
         """
         vocabulary = self._vocabularies.get(digest)
         if vocabulary is None:
-            raise NotCovered("the vocabulary is not on the GPU any more")
+            raise NotCovered("the vocabulary is no longer on the GPU")
         return vocabulary
 
     # Calls.
@@ -217,7 +217,7 @@ class WorkerServer:
         vocabulary = self._vocabularies.get(digest)
         if vocabulary is None:
             if not message.arrays:
-                raise NotCovered("the vocabulary is not on the GPU any more")
+                raise NotCovered("the vocabulary is no longer on the GPU")
             vocabulary = read_canonical(message.arrays[0].tobytes())
         num_bytes = self._gpu.load(vocabulary, message.values["permanent"])
         with self._lock:

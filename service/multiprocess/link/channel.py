@@ -105,7 +105,7 @@ class Link(asyncio.BufferedProtocol):
         """
         future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         if self._transport is None:
-            future.set_exception(EngineLost("the engine process is being started again"))
+            future.set_exception(EngineLost("the engine process is being restarted; try again"))
             return future
         number = self.start_call(message, future)
         future.add_done_callback(partial(self._cancel_if_cancelled, number))
@@ -125,7 +125,7 @@ class Link(asyncio.BufferedProtocol):
             The number of the call, for `cancel_call`.
         """
         if self._transport is None:
-            raise EngineLost("the engine process is being started again")
+            raise EngineLost("the engine process is being restarted; try again")
         number = next(self._numbers)
         self._calls[number] = completion
         self._send(number, message)

@@ -290,7 +290,7 @@ def test_a_default_that_is_not_there_is_said_where_no_model_is_named():
         assert answer.status_code == 404
         error = answer.json()["error"]
         assert error["param"] == "/model"
-        assert "the default vocabulary, no/ne, is not here" in error["message"]
+        assert "the default vocabulary no/ne does not exist" in error["message"]
 
     run(scenario, default_vocabulary="no/ne")
 

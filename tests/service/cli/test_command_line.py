@@ -409,7 +409,7 @@ def test_convert_never_overwrites_a_file_without_force(
 ) -> None:
     path = tmp_path / "tokenizer.json"
     path.write_text("precious")
-    assert "is there already" in complaint(capfdbinary, "convert", "gpt2", str(path))
+    assert "exists already" in complaint(capfdbinary, "convert", "gpt2", str(path))
     assert path.read_text() == "precious"
     output(capfdbinary, "convert", "gpt2", str(path), "--force")
     assert path.stat().st_size > 1_000_000

@@ -65,13 +65,13 @@ def test_named_tokens_lines_and_rejects(tmp_path: Path, capsys: Capture) -> None
     ("arguments", "message"),
     [
         (["missing.jsonl"], "No such file"),
-        (["texts.csv"], "--read-as is one of"),
+        (["texts.csv"], "--read-as, which is one of"),
         (["a.jsonl", "a.jsonl"], "named twice"),
-        (["a.jsonl", "--eod", "x"], "--eod needs --append-eod"),
+        (["a.jsonl", "--eod", "x"], "--eod is only allowed together with --append-eod"),
         (["a.jsonl", "--format", "mds", "--shard-tokens", "300000000"], "at most 200000000"),
-        (["folder"], "no files of documents in folder"),
+        (["folder"], "there are no files of documents in folder"),
         (["memory://nowhere/*.jsonl"], "no files of documents"),
-        (["a.jsonl", "a.txt", "--chats", "--chat-template", "a.txt"], "--chats reads JSONL only"),
+        (["a.jsonl", "a.txt", "--chats", "--chat-template", "a.txt"], "--chats needs JSONL files"),
         (["a.jsonl", "--begin", "no such token"], "no token"),
         (["a.jsonl", "-v", "hyenadna", "--append-eod", "--eod", "?!"], "no token"),
     ],
@@ -100,7 +100,7 @@ def test_a_full_disk_is_named(
     monkeypatch.setattr(PartialFile, "complete", full)
     path = write_jsonl(tmp_path / "a.jsonl", ["text"])
     assert main(["corpus", str(path), "--out", str(tmp_path / "o"), "-v", "gpt2", "--quiet"]) == 2
-    message = f"{tmp_path}/o: No space left on device; the same command goes on"
+    message = f"{tmp_path}/o: No space left on device; run the same command again to continue"
     assert message in capsys.readouterr().err
 
 

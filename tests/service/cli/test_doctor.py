@@ -76,7 +76,7 @@ def test_json_is_one_object_for_programs(monkeypatch: Patch, capsys: Capture) ->
     assert error == {
         "what": "vocabularies",
         "state": "error",
-        "detail": "gpt3 to preload, but no vocabulary has this name",
+        "detail": "WARPTOK_PRELOAD names gpt3, but no vocabulary has this name",
         "advice": "correct WARPTOK_PRELOAD: `warptok vocabularies` lists the built-in ones",
         "facts": {},
     }
@@ -225,7 +225,7 @@ def test_a_gpu_engine_that_does_not_open_is_an_error_where_it_is_demanded(
     finding = found(cards.check_gpu_engine(Settings(engine="gpu")))
     assert finding.state == "error" and "no NVRTC" in finding.detail
     finding = found(cards.check_gpu_engine(Settings(engine="auto")))
-    assert finding.state == "warning" and "the CPU engine computes all" in finding.detail
+    assert finding.state == "warning" and "the CPU engine computes everything" in finding.detail
     monkeypatch.setattr(cards.importlib.util, "find_spec", lambda _: None)
     assert found(cards.check_gpu_engine(Settings(engine="auto"))).state == "ok"
 
@@ -262,7 +262,7 @@ def test_a_store_folder_that_cannot_be_used_stops_the_start(
 ) -> None:
     file = tmp_path / "file"
     file.touch()
-    for folder, problem in ((file, "is no folder"), (file / "below", f"{file} is no folder")):
+    for folder, problem in ((file, "is not a folder"), (file / "below", f"{file} is not a folder")):
         finding = found(configuration.check_store(Settings(store_dir=folder)))
         assert finding.state == "error" and problem in finding.detail
     monkeypatch.setattr(os, "access", lambda path, mode: False)
@@ -349,7 +349,7 @@ def test_the_paths_of_unix_sockets_must_be_free(tmp_path: Path) -> None:
         assert (taken.state, "another program" in taken.detail) == ("error", True)
     path.unlink()
     path.write_text("")
-    assert "no socket" in found(configuration.check_unix_sockets(settings)).detail
+    assert "not a socket" in found(configuration.check_unix_sockets(settings)).detail
     lost = Settings(grpc_unix_socket=tmp_path / "no" / "grpc.sock")
     assert "cannot be written" in found(configuration.check_unix_sockets(lost)).detail
     alone = Settings(host="none", unix_socket=path)
@@ -370,14 +370,14 @@ def test_a_port_in_use_stops_the_start() -> None:
         findings = list(configuration.check_ports(settings))
     assert [finding.state for finding in findings] == ["ok", "error", "ok"]
     assert findings[1].line() == (
-        f"error    gRPC port: 127.0.0.1:{port}: Address already in use -> end the program that "
-        "has it, or set WARPTOK_GRPC_PORT"
+        f"error    gRPC port: 127.0.0.1:{port}: Address already in use -> stop the program that "
+        "uses it, or set WARPTOK_GRPC_PORT"
     )
     finding = next(configuration.check_ports(Settings(host="192.0.2.1")))
     assert (finding.state, finding.advice) == ("error", "correct WARPTOK_HOST")
     http, grpc = configuration.check_ports(Settings(port=port, grpc_port=port))
     assert (http.state, grpc.state) == ("ok", "error")
-    assert grpc.detail == f"{port} is the HTTP port, too"
+    assert grpc.detail == f"{port} is also the HTTP port"
     assert list(states(configuration.check_ports(Settings(port=port, grpc=False)))) == ["HTTP port"]
 
 

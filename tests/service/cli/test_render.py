@@ -92,7 +92,10 @@ def test_the_profile_holds_unless_the_environment_or_an_option_says_otherwise(mo
         (["{}/none"], "WARPTOK_MODEL_DIR: "),
         (["{}"], "holds none of tokenizer.json"),
         (["{}", "--port", "99999"], "--port: "),
-        (["{}", "--served-model-name", "a,b"], "--served-model-name: a name has no comma"),
+        (
+            ["{}", "--served-model-name", "a,b"],
+            "--served-model-name: a name must not contain a comma",
+        ),
         (["{}", "--ssl-keyfile", "k"], "--ssl-keyfile: "),
     ],
 )
@@ -275,7 +278,7 @@ def test_nothing_can_be_changed(folder):
             ):
                 answer = await client.request(method, path, json={})
                 assert answer.status_code == 403, path
-                assert "(management)" in answer.text
+                assert "(setting management)" in answer.text
 
     run(scenario)
 

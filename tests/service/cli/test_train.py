@@ -161,7 +161,7 @@ def test_what_cannot_be_learnt_is_refused(fasta: Path, tmp_path: Path, capsys: C
     assert "--lines" in refusal(capsys, "train", "-o", out, text)
     assert main(["train", "-o", str(out), "--lines", str(text)]) == 0
     capsys.readouterr()
-    assert "already; --force" in refusal(capsys, "train", "-o", out, fasta)
+    assert "already; use --force" in refusal(capsys, "train", "-o", out, fasta)
     assert main(["train", "-o", str(out), "--force", "--spell", "T", str(fasta)]) == 0
     assert b"T" in learnt(out).tokens
     capsys.readouterr()

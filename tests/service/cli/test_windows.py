@@ -81,8 +81,8 @@ def test_a_refused_sequence_is_named(capfdbinary: Capture, tmp_path: Path) -> No
     ("arguments", "message"),
     [
         (["--junction", "prepend"], "--junction: only a circular sequence"),
-        (["--channel", "levels.tsv"], "--channel needs --json"),
-        (["--channel-name", "levels"], "--channel-name needs --channel"),
+        (["--channel", "levels.tsv"], "--channel is only allowed together with --json"),
+        (["--channel-name", "levels"], "--channel-name is only allowed together with --channel"),
         (["--json", "--channel", "levels.tsv", "--channel-name", "start"], "another field"),
         (["--json", "--channel", "levels.tsv"], "levels.tsv: line 2: there is no sequence"),
         (

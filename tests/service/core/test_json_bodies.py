@@ -156,6 +156,6 @@ def test_an_id_beyond_64_bits_is_refused_as_one():
                     body = f'{{"model": "gpt2", "tokens": {tokens}}}'
                     answer = await client.post(path, content=body, headers=JSON)
                     assert answer.status_code == 400
-                    assert "larger than any" in answer.json()["error"]["message"]
+                    assert "larger than the ids of any" in answer.json()["error"]["message"]
 
     run(scenario)

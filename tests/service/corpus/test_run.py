@@ -261,7 +261,7 @@ def test_a_job_that_is_not_finished_keeps_others_out(
     interrupt_after(20)
     with pytest.raises(Interrupted):
         run(job, tmp_path / "out")
-    with pytest.raises(OtherJob, match="not finished"):
+    with pytest.raises(OtherJob, match="an unfinished job"):
         run(replace(job, end_id=None), tmp_path / "out")
 
 
@@ -278,7 +278,9 @@ def test_a_job_of_another_version_is_refused_by_name(
         del older["format_version"]  # As version 1 had none.
         path.write_bytes(orjson.dumps(older))
         interrupt_after(1 << 30)
-        with pytest.raises(OtherJob, match=f"{name} is of another version of warptok.*--fresh"):
+        with pytest.raises(
+            OtherJob, match=f"{name} was written by another version of warptok.*--fresh"
+        ):
             run(job, path.parent)
         run(job, path.parent, is_fresh=True)
     assert folder_bytes(tmp_path / "manifest.json") == folder_bytes(path.parent)
@@ -288,7 +290,7 @@ def test_a_manifest_of_another_program_stays(files: list[Path], tmp_path: Path) 
     for content in (b"{}", b"[1]", b"no JSON"):
         (tmp_path / "manifest.json").write_bytes(content)
         for is_fresh in (False, True):
-            with pytest.raises(OtherJob, match="is no file of warptok corpus"):
+            with pytest.raises(OtherJob, match="was not written by warptok corpus"):
                 run(make_job(files), tmp_path, is_fresh=is_fresh)
         assert (tmp_path / "manifest.json").read_bytes() == content
 

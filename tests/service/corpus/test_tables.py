@@ -99,7 +99,7 @@ def test_long_texts_are_rejected(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["a.parquet", "file.arrow", "stream.arrow"])
 @pytest.mark.parametrize(
-    ("key", "message"), [("id", "int64, not text"), ("x", "there are id, text")]
+    ("key", "message"), [("id", "int64, not text"), ("x", "the columns are id, text")]
 )
 def test_columns_that_are_no_text(tmp_path: Path, name: str, key: str, message: str) -> None:
     path = write(tmp_path, name, make_table("string"), 100)

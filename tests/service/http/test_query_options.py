@@ -56,6 +56,6 @@ def test_windows_are_bounded_by_their_ids_and_not_by_the_sequences_characters():
             asked |= {"vocabulary": "evo_bytes", "sequence": "é" * 60}  # 120 ids.
             answer = await client.post("/v1/windows", json=asked)
             assert (answer.status_code, answer.json()["where"]) == (413, "/window")
-            assert "120 ids would be written" in answer.json()["detail"]
+            assert "the answer would have 120 ids" in answer.json()["detail"]
 
     run(scenario)

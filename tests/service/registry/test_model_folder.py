@@ -81,7 +81,7 @@ def test_a_model_is_the_only_vocabulary_and_the_default_one(tmp_path):
 
 
 def test_a_folder_that_is_none_stops_the_start(tmp_path):
-    with pytest.raises(ValueError, match=r"WARPTOK_MODEL_DIR: .*none is no folder"):
+    with pytest.raises(ValueError, match=r"WARPTOK_MODEL_DIR: .*none is not a folder"):
         use_model(settings(tmp_path / "none"))
 
 
@@ -104,7 +104,9 @@ def test_templates_for_other_uses_are_read_from_their_folder(tmp_path):
     config = read_model(settings(folder)).config
     assert config.template(has_tools=True) == "with tools" * 50
     assert config.template(has_tools=False) == TEMPLATE
-    with pytest.raises(VocabularyError, match=r"tool_use\.jinja: 500 bytes; max_template_bytes"):
+    with pytest.raises(
+        VocabularyError, match=r"tool_use\.jinja: has 500 bytes; max_template_bytes"
+    ):
         read_model(settings(folder, max_template_bytes=499))
 
 
@@ -115,11 +117,11 @@ def test_a_faulty_configuration_is_named(tmp_path):
         read_model(settings(folder))
     (folder / "generation_config.json").unlink()
     (folder / "special_tokens_map.json").write_text("[]")
-    with pytest.raises(VocabularyError, match=r"special_tokens_map\.json: is no JSON object"):
+    with pytest.raises(VocabularyError, match=r"special_tokens_map\.json: is not a JSON object"):
         read_model(settings(folder))
     (folder / "special_tokens_map.json").unlink()
     (folder / "config.json").write_text("no")
-    with pytest.raises(VocabularyError, match=r"config\.json: is no JSON"):
+    with pytest.raises(VocabularyError, match=r"config\.json: is not JSON"):
         read_model(settings(folder))
     listed = {"added_tokens_decoder": {"7": {"content": "<no>"}}}
     (folder / "config.json").unlink()

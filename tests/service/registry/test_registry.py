@@ -114,7 +114,10 @@ def test_a_name_and_a_decoder_never_share_the_name_of_a_model(tmp_path, caplog):
     (tmp_path / "old.vocabulary").rename(tmp_path / "old.decode.vocabulary")
     registry = make(store_dir=tmp_path)
     assert "old.decode.vocabulary cannot be used under /v2" in caplog.text
-    with pytest.raises(NameTaken, match=r"old\.decode would become the decoder of old; delete it"):
+    with pytest.raises(
+        NameTaken,
+        match=r"old\.decode would be the decoder of old and an existing vocabulary; delete it",
+    ):
         registry.put("old", FIRST, replace=False)
     registry.delete("old.decode")
     registry.put("old", FIRST, replace=False)

@@ -207,7 +207,7 @@ def test_an_upload_is_refused_if_another_service_has_just_given_the_name(two):
             await manager.register("mine", SECOND, replace=False)
         theirs.put_alias("other", "mine", False)
         upload = Upload({"mine": canonical.to_bytes(SECOND)}, aliases=("other",))
-        with pytest.raises(NameTaken, match="other means mine"):
+        with pytest.raises(NameTaken, match="other is already an alias of mine"):
             await manager.put("new", upload, replace=False)
 
     run(scenario)

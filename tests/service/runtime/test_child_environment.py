@@ -45,7 +45,7 @@ def test_a_worker_starts_where_the_path_is_that_of_the_parent_alone(tmp_path: Pa
 @pytest.mark.slow
 def test_a_worker_that_cannot_start_is_named(tmp_path: Path) -> None:
     failed = start(tmp_path, "without its path")
-    assert "the process of the library cannot start: python -m service" in failed.stderr
+    assert "the process of the library tokenizers cannot start: python -m service" in failed.stderr
 
 
 def test_paths_of_the_parent_come_first(monkeypatch: pytest.MonkeyPatch) -> None:

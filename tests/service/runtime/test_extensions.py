@@ -45,7 +45,7 @@ def test_what_is_built_is_not_named(monkeypatch: Patch) -> None:
     monkeypatch.setitem(sys.modules, "service.engines.cpu.dna._dna_bpe", None)
     assert describe_missing(uses_gpu=True).startswith(
         "C++ extensions are not built: the CPU engine encodes DNABERT-2 and GENA-LM by tokenizers, "
-        "fifty times slower. Better: install g++"
+        "fifty times slower. To build them: install g++"
     )
 
 

@@ -251,16 +251,19 @@ def test_white_space_is_no_part_of_a_sequence(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"\xef\xbb\xbf" + FASTA, "line 1 begins with '>' behind a byte-order mark"),
-        (b"\xef\xbb\xbf" + FASTQ, "line 1 begins with '@' behind a byte-order mark"),
+        (b"\xef\xbb\xbf" + FASTA, "line 1 begins with '>' after a byte-order mark"),
+        (b"\xef\xbb\xbf" + FASTQ, "line 1 begins with '@' after a byte-order mark"),
         (b"\n" + FASTQ, "line 2 begins with '@'"),
-        (FASTA.decode().encode("utf-16"), "in UTF-16"),
-        (FASTA.decode().encode("utf-16-be"), "in UTF-16"),
-        (bz2.compress(FASTA), "packed by bzip2"),
-        (lzma.compress(FASTA), "packed by xz"),
-        (b"\x28\xb5\x2f\xfd\x04\x00xx", "packed by zstd"),
-        (b"PK\x03\x04\x14\x00\x00\x00", "packed by zip"),
-        (gzip.compress(gzip.compress(FASTA, mtime=0), mtime=0), "packed by gzip twice"),
+        (FASTA.decode().encode("utf-16"), "the file is in UTF-16"),
+        (FASTA.decode().encode("utf-16-be"), "the file is in UTF-16"),
+        (bz2.compress(FASTA), "the file is compressed by bzip2"),
+        (lzma.compress(FASTA), "the file is compressed by xz"),
+        (b"\x28\xb5\x2f\xfd\x04\x00xx", "the file is compressed by zstd"),
+        (b"PK\x03\x04\x14\x00\x00\x00", "the file is compressed by zip"),
+        (
+            gzip.compress(gzip.compress(FASTA, mtime=0), mtime=0),
+            "the file is compressed by gzip twice",
+        ),
     ],
 )
 def test_sequences_are_not_read_as_text(tmp_path: Path, content: bytes, message: str) -> None:
@@ -328,7 +331,9 @@ def test_a_file_that_lost_its_first_header_is_no_sequence(
 ) -> None:
     path = tmp_path / "x.fa"
     path.write_bytes(content)
-    with pytest.raises(BadRecords, match=f"x.fa: line {line} begins with '{sign}'.* header lost"):
+    with pytest.raises(
+        BadRecords, match=f"x.fa: line {line} begins with '{sign}'.* header missing"
+    ):
         list(read_batches([str(path)]))
     for reading in ("text", "whole"):
         assert rows_of(path, reading=reading) == [[(str(path), content)]]
@@ -349,7 +354,7 @@ def test_text_is_text_with_a_warning_where_it_could_be_sequences(
         assert rows_of(path, reading="text") == [[(str(path), content)]]
         assert [line.getMessage() for line in caplog.records] == [warning] * bool(warning)
     path.write_bytes(bz2.compress(b"Hello"))
-    with pytest.raises(BadRecords, match="packed by bzip2"):
+    with pytest.raises(BadRecords, match="the file is compressed by bzip2"):
         list(read_batches([str(path)], "text"))
 
 

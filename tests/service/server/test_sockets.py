@@ -121,7 +121,7 @@ def test_a_unix_socket_on_which_nobody_listens_is_replaced(tmp_path):
     remove_unix_path(settings)
     assert not path.exists()
     path.write_text("kept")
-    with pytest.raises(ValueError, match="is no socket"):
+    with pytest.raises(ValueError, match="is not a socket"):
         bind_unix_socket(settings)
     assert path.read_text() == "kept"
     assert bind_unix_socket(Settings()) is None

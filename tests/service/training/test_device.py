@@ -135,7 +135,7 @@ def compiles_no_kernels(monkeypatch) -> Exception:
 @pytest.mark.parametrize(
     ("fault", "why"),
     [
-        (learns_otherwise, "the GPU's merge 0 is not the processor's"),
+        (learns_otherwise, "merge 0 on the GPU differs from that on the CPU"),
         (fails_at_a_launch, "the GPU fails: RuntimeError: CUDA_ERROR_ILLEGAL_ADDRESS"),
         (compiles_no_kernels, "the GPU fails: Exception: unknown architecture"),
     ],

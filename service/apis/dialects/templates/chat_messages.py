@@ -96,7 +96,7 @@ def _content(content: Any, where: str) -> Any:
             if (text := part.get(field, "")) is not None:
                 parts.append({"type": "text", "text": str(text)})
         else:
-            raise InvalidRequest("only text has ids", where)
+            raise InvalidRequest("must be of type text; other content has no ids", where)
     return parts or ""
 
 
@@ -197,7 +197,10 @@ def convert_responses(items: list[Any]) -> list[Message]:
                 check_role(item, f"/input/{number}")
                 converted.append(item)
             case _:
-                message = "only messages, function calls, their outputs and reasoning have ids"
+                message = (
+                    "must be a message, a function call, its output or reasoning; other items "
+                    "have no ids"
+                )
                 raise InvalidRequest(message, f"/input/{number}")
     return converted
 
@@ -230,7 +233,9 @@ def convert_tools(
         return None
     for number, tool in enumerate(tools):
         if (tool.get("type") or kinds[0]) not in kinds:
-            raise InvalidRequest("only functions can be rendered", f"/tools/{number}/type")
+            raise InvalidRequest(
+                "must be function; other tools cannot be rendered", f"/tools/{number}/type"
+            )
     return [_function(tool) for tool in tools]
 
 

@@ -133,7 +133,7 @@ class TemplatePool:
             raise UnreadableMessages
         if answer.kind == ERROR:
             message = answer.data.decode(errors="replace")
-            raise InvalidRequest(f"the chat template says: {message}", "/messages")
+            raise InvalidRequest(f"the chat template raised an error: {message}", "/messages")
         return answer.data
 
     def _enter(self, chat: Chat) -> None:
@@ -144,10 +144,12 @@ class TemplatePool:
             Draining: the service is stopping.
         """
         if self._is_closed:
-            raise Draining("the service is stopping; ask another replica")
+            raise Draining("the service is stopping; try another replica")
         num_free = MAX_WAITING - len(self.queue)
         if num_free <= 0 or self.queue.count(chat.flow) > MAX_FLOW_TO_FREE * num_free:
-            raise QueueFull(f"{len(self.queue)} chats are waiting for their template")
+            raise QueueFull(
+                f"{len(self.queue)} chats are already waiting for their template; try again later"
+            )
         self.queue.add(chat)
         self._start_next()
 

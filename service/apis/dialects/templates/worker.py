@@ -98,7 +98,7 @@ def render(templates: Templates, template: str, variables: dict[str, Any], max_c
     for piece in compiled.template.generate(**variables):
         size += len(piece)
         if size > max_chars:
-            raise TemplateError(f"the template writes more than {max_chars} characters")
+            raise TemplateError(f"the template wrote more than {max_chars} characters")
         # One by one, as most pieces are ASCII and need no conversion.
         pieces.append(piece.encode(errors="replace"))
     return b"".join(pieces)

@@ -96,7 +96,7 @@ class TokenizersEncoder:
         except BaseException as error:
             if isinstance(error, Exception | KeyboardInterrupt | SystemExit):
                 raise
-            raise RuntimeError(f"{self.name} panicked: {error}") from error
+            raise RuntimeError(f"{self.name} failed with a Rust panic: {error}") from error
 
     def _encode(self, batch: Batch, options: EncodeOptions) -> Content:
         plain = options.special == "plain"
@@ -171,7 +171,7 @@ class TokenizersEncoder:
             reraise_unless_failure(error)
             is_panic = not isinstance(error, Exception)
             if is_panic or isinstance(self.vocabulary.model, Upstream):
-                message = f"{self.name}, the reference here, fails on this text"
+                message = f"{self.name}, which computes this vocabulary, fails on this text"
                 raise LibraryFailed(message) from error
             raise
 
@@ -259,7 +259,7 @@ def read_tokenizer(document: str) -> Tokenizer:
         tokenizer = Tokenizer.from_str(document)
     except BaseException as error:  # It raises nothing narrower, and panics on some documents.
         reraise_unless_failure(error)
-        message = f"the library tokenizers does not read it: {error}"
+        message = f"the library tokenizers cannot load it: {error}"
         raise VocabularyError.at("tokenizer.json", message) from error
     # The library never frees its cache of at most 10,000 words: 55 kB for the smallest vocabulary.
     # English is encoded at 3.0 MB/s with it, and at 2.9 without.

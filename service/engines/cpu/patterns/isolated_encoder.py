@@ -68,7 +68,9 @@ class IsolatedEncoder:
                 worker.kill()
                 raise
         except TookTooLong as error:
-            message = f"loading it took {error.seconds:.1f} s of processor time"
+            message = (
+                f"loading the vocabulary took too long: {error.seconds:.1f} s of processor time"
+            )
             raise VocabularyError.at("vocabulary", message) from error
         self.name = answer["name"]
         self.self_test = SelfTest(*answer["self_test"])

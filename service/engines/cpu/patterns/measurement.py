@@ -50,7 +50,7 @@ def refuse_slow_patterns(patterns: Iterable[UnknownPattern], us_per_byte: float)
         try:
             left_s -= _Measurement(worker, pattern, us_per_byte, left_s).run()
         except LibraryFailed as error:
-            raise _refusal(pattern, "ends the process of the library") from error
+            raise _refusal(pattern, "ends the process of the library tokenizers") from error
         finally:
             worker.kill()
 
@@ -76,7 +76,9 @@ class _Measurement:
             message = f"took {error.seconds:.1f} s to compile"
             raise _refusal(self.pattern, message) from error
         except RuntimeError as error:
-            raise _refusal(self.pattern, f"is not understood by the library: {error}") from error
+            raise _refusal(
+                self.pattern, f"cannot be compiled by the library tokenizers: {error}"
+            ) from error
         slowest: dict[str, float] = {}
         for size in SHORT_SIZES:
             for unit in make_units(pattern):

@@ -67,7 +67,9 @@ class WorkerProcess:
             self.call(Message({"call": "start"}), START_CPU_S)
         except LibraryFailed as error:
             command = "python -m service.engines.cpu.patterns.worker"
-            raise LibraryFailed(f"the process of the library cannot start: {command}") from error
+            raise LibraryFailed(
+                f"the process of the library tokenizers cannot start: {command}"
+            ) from error
 
     def call(
         self, message: Message, cpu_s: float, should_continue: Callable[[], bool] = lambda: True

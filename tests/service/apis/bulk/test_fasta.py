@@ -188,7 +188,7 @@ def test_a_fault_behind_the_first_answer_is_the_last_row(bad, reason, query, cap
             (row,) = last
             error = row.pop("error")
             assert set(row.values()) == {None}
-            assert error.startswith("bad_body: the body is no FASTA or FASTQ: ")
+            assert error.startswith("bad_body: the body is neither FASTA nor FASTQ: ")
             assert reason.lower() in error.lower()
             assert "(record 20001)" in error
             assert metadata[b"warptok.error"] == b"bad_body"

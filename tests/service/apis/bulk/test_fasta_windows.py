@@ -270,11 +270,11 @@ def test_packed_sequences_in_a_form_are_unpacked(packed, num_bytes):
 @pytest.mark.parametrize(
     ("packed", "detail"),
     [
-        (PACKED[:-4], "the gzip body is not whole"),
+        (PACKED[:-4], "the gzip body is incomplete"),
         (PACKED[:-8] + b"damaged!", "the body is not gzip"),
         (PACKED + b"more", "other bytes follow the end of the gzip data"),
-        (gzip.compress(PACKED, mtime=0), "the body is packed by gzip; unpack it"),
-        (b"BZh91AY&SY", "the body is packed by bzip2; unpack it"),
+        (gzip.compress(PACKED, mtime=0), "the body is compressed by gzip; decompress it"),
+        (b"BZh91AY&SY", "the body is compressed by bzip2; decompress it"),
         (b"", None),
     ],
 )

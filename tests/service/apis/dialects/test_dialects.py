@@ -213,7 +213,7 @@ def test_a_refusal_has_the_shape_of_its_system(path, body, status, shape):
     run(scenario)
 
 
-NULL = "is null, which is no value of this field"
+NULL = "must not be null"
 
 
 @pytest.mark.parametrize(
@@ -227,8 +227,8 @@ NULL = "is null, which is no value of this field"
         ("/tokenize", {"prompt": 5}, "/prompt: Input should be a valid string or a valid list"),
         ("/detokenize", {"tokens": None}, f"/tokens: {NULL}"),
         ("/v1/completions/render", {"prompt": None}, f"/prompt: {NULL}"),
-        ("/v1/completions/render", {"prompt": ""}, "/prompt: is empty; an engine needs "),
-        ("/v1/completions/render", {"prompt": []}, "/prompt: is empty; an engine needs "),
+        ("/v1/completions/render", {"prompt": ""}, "/prompt: has no ids; an engine needs "),
+        ("/v1/completions/render", {"prompt": []}, "/prompt: has no ids; an engine needs "),
         ("/v1/chat/completions/render", {"messages": None}, f"/messages: {NULL}"),
     ],
 )
@@ -275,7 +275,7 @@ def test_ids_are_described_up_to_a_setting(body, where):
             async with serving(ENGINE, max_described_ids=limit) as (client, _):
                 answer = await post(client, "/tokenize", **body)
                 assert answer.status_code == status
-        assert f"{where}: 4 ids to describe one by one; max_described_ids is 3" in answer.text
+        assert f"the answer would describe {where}: 4 ids; max_described_ids is 3" in answer.text
 
     run(scenario)
 

@@ -458,10 +458,10 @@ def test_a_vocabulary_has_a_name_with_a_slash_and_aliases():
             )
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await client.PutVocabulary(iter([wrong]))
-            assert caught.value.details().startswith("vocabulary: a name is")
+            assert caught.value.details().startswith("vocabulary: a name has")
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await client.PutAlias(pb.PutAliasRequest(alias="a//b", vocabulary="dna"))
-            assert caught.value.details().startswith("alias: a name is")
+            assert caught.value.details().startswith("alias: a name has")
             await client.DeleteAlias(pb.DeleteAliasRequest(alias="dna"))
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await client.DeleteVocabulary(deletes)

@@ -80,9 +80,9 @@ def test_a_text_on_the_device_and_its_ids_there():
             size = described["parameters"]["shared_memory_byte_size"]
             assert block[1024 : 1024 + size].view(np.int32).tolist() == ids_of(TEXT)
             refused = await client.post("/v2/models/gpt2/infer", json=infer_body(size=8))
-            assert "do not fit into 8" in refused.text
+            assert "has room for 8" in refused.text
             refused = await client.post("/v2/models/gpt2/infer", json=infer_body(size=4000))
-            assert "of a region of 4096" in refused.text
+            assert "exceed the region of 4096" in refused.text
             assert (await client.post(URL + "/unregister")).status_code == 200
             assert (await client.get(URL + "/status")).status_code == 404
         assert device.num_shared == 0
@@ -117,7 +117,7 @@ def test_of_several_gpus_the_one_that_has_the_region_serves_it(device_id):
             members = engine.vocabularies.opened.several.members
             members[0].state, members[0].retry_at = "resting", float("inf")
             refused = await client.post("/v2/cudasharedmemory/region/x/register", json=unknown)
-            assert refused.status_code == 503 and "left out now" in refused.text
+            assert refused.status_code == 503 and "is not used at the moment" in refused.text
         assert device.num_shared == 0
 
     run(scenario)
@@ -160,7 +160,7 @@ def test_the_same_over_grpc_and_nothing_stays_open():
 REFUSED = [
     (handle_of(7), 64, "no block of this device"),
     (b"short", 64, "cudaIpcMemHandle_t has 64"),
-    (handle_of(7), 0, "0 bytes of device 0"),
+    (handle_of(7), 0, "0 bytes of device 0 cannot be registered"),
 ]
 
 
@@ -300,7 +300,7 @@ def test_a_device_reads_and_writes_shared_memory_where_it_lies(kind):
                     assert gpu.num_shared == before + 1  # Not by way of the host.
                 # Where the host is needed it answers, and says what is wrong.
                 answer = await client.post("/v2/models/gpt2/infer", json=shared_infer(8))
-                assert "do not fit into 8" in answer.text
+                assert "has room for 8" in answer.text
                 assert engine.fallbacks.counts() == {"shared_memory": 1}
                 text[3] = 0xFF
                 answer = await client.post("/v2/models/gpt2/infer", json=shared_infer(1000))

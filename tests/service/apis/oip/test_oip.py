@@ -319,7 +319,11 @@ BAD = [
     ({"inputs": [text_input(TEXTS) | {"shape": [-1]}]}, 422, "negative"),
     ({"inputs": [text_input()]}, 422, "no data"),
     ({"inputs": [text_input(binary_data_size=5)]}, 422, "left in the body"),
-    ({"inputs": [text_input(TEXTS), text_input(TEXTS) | {"name": "more"}]}, 422, "the inputs are"),
+    (
+        {"inputs": [text_input(TEXTS), text_input(TEXTS) | {"name": "more"}]},
+        422,
+        "the inputs must be",
+    ),
     (body(parameters={"maximum": 5}), 422, "maximum"),
     (body(parameters={"dtype": "uint8"}), 422, "dtype"),
     (body(outputs=[{"name": "logits"}]), 422, "logits"),
@@ -478,7 +482,7 @@ def test_a_text_in_shared_memory_and_its_ids_there():
                 assert np.frombuffer(memory.buf[1024:1036], np.int32).tolist() == IDS[:3]
                 document["outputs"][0]["parameters"]["shared_memory_byte_size"] = 8
                 answer = await infer(client, document)
-                assert "do not fit" in answer.json()["error"]
+                assert "has room for" in answer.json()["error"]
                 assert (await client.post("/v2/systemsharedmemory/unregister")).status_code == 200
                 assert application_of(client).oip.regions.system == {}
                 assert (await infer(client, document)).status_code == 404

@@ -125,7 +125,7 @@ def test_a_service_that_stops_meanwhile_leaves_nothing_open(key):
         opening = await begun(regions.register_system("r", key, 0, SIZE))
         regions.close()
         device.may.set()
-        with pytest.raises(UnknownRegion, match="stopped"):
+        with pytest.raises(UnknownRegion, match="stopping"):
             await opening
         assert device.num_open == 0
 

@@ -89,7 +89,10 @@ def test_a_run_that_was_stopped_goes_on_without_the_cluster(cluster: Any, folder
     wait_for_two_parts(folder / "stopped")
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=MAX_S)
-    assert (process.returncode, stderr) == (130, "warptok: stopped; the same command goes on\n")
+    assert (process.returncode, stderr) == (
+        130,
+        "warptok: stopped; run the same command again to continue\n",
+    )
     assert not (folder / "stopped" / "manifest.json").exists()
     assert run(folder, "stopped").returncode == 1
     assert folder_bytes(folder / "stopped") == folder_bytes(folder / "local")

@@ -69,7 +69,7 @@ def test_nodes_that_do_not_fit(remote: RemoteJob, tmp_path: Path) -> None:
     cases: list[tuple[RemoteJob, type[Exception], str]] = [
         (replace(remote, version="0"), OtherNode, "has warptok"),
         (replace(remote, folder=tmp_path / "none"), OtherNode, "no folder .*none"),
-        (replace(remote, folder=tmp_path), OtherNode, "another folder"),
+        (replace(remote, folder=tmp_path), OtherNode, "a different folder"),
         (replace(remote, lock="an earlier run"), OtherJob, "another run has begun"),
     ]
     for case, kind, message in cases:
@@ -130,7 +130,7 @@ def test_a_run_waits_for_parts_of_the_one_before(
 ) -> None:
     monkeypatch.setattr(checkpoint, "MAX_WAIT_S", 0.4)
     with locked_part(tmp_path, 3):
-        with pytest.raises(OtherJob, match=r"still writes into it: \.part_00003\.lock"):
+        with pytest.raises(OtherJob, match=r"still writing to it: \.part_00003\.lock"):
             with locked(tmp_path):
                 raise AssertionError
         with locked_part(tmp_path, 4):

@@ -134,7 +134,7 @@ def test_a_file_on_which_the_library_panics_is_a_wrong_file():
     token = {"id": 2, "content": "é", "normalized": True, **flags}
     steps = {"type": "Sequence", "normalizers": [EMPTY_MATCHES, ACCENTS]}
     content = document({"a": 0, "b": 1}, [], normalizer=steps, added_tokens=[token])
-    with pytest.raises(VocabularyError, match="does not read it: index out of bounds"):
+    with pytest.raises(VocabularyError, match="cannot load it: index out of bounds"):
         read_tokenizer(encoded(content).decode())
 
 

@@ -152,7 +152,7 @@ def test_where_all_fail_the_cpu_answers(engine, gpus, monkeypatch):
     assert states(engine) == ["resting"] * 3
     assert engine.status().fallbacks == {"device_error": 3, "resting": 1}
     residency = engine.residency(BYTES.digest)
-    assert residency is not None and "all GPUs failed or hang" in residency.fallback_reason
+    assert residency is not None and "all GPUs have failed or hang" in residency.fallback_reason
 
 
 def test_the_batch_of_one_that_hangs_is_computed_by_another(engine, gpus):

@@ -171,7 +171,7 @@ def test_errors_keep_their_class_and_blame_nobody(workers):
     failures = [member.num_failures for member in workers.several.members]
     with pytest.raises(BadHandle, match="no memory of this device"):
         workers.engine.open_shared(handle_of(5, 0), 64)
-    with pytest.raises(NotCovered, match="not on the GPU any more"):
+    with pytest.raises(NotCovered, match="no longer on the GPU"):
         workers.gpus[0].encode(load("gpn"), Batch(TEXTS))
     assert [member.num_failures for member in workers.several.members] == failures
 

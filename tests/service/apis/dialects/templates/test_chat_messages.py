@@ -172,7 +172,7 @@ def test_anthropics_calls_and_results():
 def test_anthropics_blocks_that_are_no_text_are_refused(block):
     result = {"type": "tool_result", "tool_use_id": "c1", "content": [block]}
     for blocks in ([block], [result]):
-        with pytest.raises(InvalidRequest, match="only text"):
+        with pytest.raises(InvalidRequest, match="other content has no ids"):
             convert_messages(convert_anthropic([{"role": "user", "content": blocks}]))
 
 
