@@ -100,7 +100,9 @@ def load_on(
             found = replace(found, vocabulary=_decode_inversely(found.vocabulary))
         digest = found.vocabulary.digest
         if if_digest is not None and if_digest not in (digest, digest.removeprefix("sha256:")):
-            raise DigestDiffers(f"the digest of {found.defaults.name} is {digest}", where="if_digest")
+            raise DigestDiffers(
+                f"the digest of {found.defaults.name} is {digest}", where="if_digest"
+            )
         tok = Tokenizer(found.vocabulary, place, found.defaults)
     except VocabularyError as error:
         faults = [Fault(finding.where, finding.message) for finding in error.findings]
