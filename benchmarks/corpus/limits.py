@@ -24,9 +24,9 @@ MEGA = 1e6
 def measure_limits(paths: dict[str, Path], text_bytes: int, folder: Path) -> dict[str, float]:
     """Return the MB of text per second of each step alone, on one thread; it writes uint16 ids."""
     return {
-        "read jsonl": _rate(text_bytes, lambda: _read(paths["jsonl"])),
+        "read jsonl": _rate(text_bytes, lambda: read_file(paths["jsonl"])),
         "unpack jsonl.zst": _rate(text_bytes, lambda: _unpack(paths["jsonl.zst"])),
-        "read the column of parquet": _rate(text_bytes, lambda: _read_column(paths["parquet"])),
+        "read the column of parquet": _rate(text_bytes, lambda: read_column(paths["parquet"])),
         "write ids": _rate(text_bytes, lambda: _write(folder / "limit", text_bytes // 2)),
     }
 
@@ -40,7 +40,8 @@ def _rate(num_bytes: int, work: Callable[[], None]) -> float:
     return num_bytes / MEGA / sorted(seconds)[ROUNDS // 2]
 
 
-def _read(path: Path) -> None:
+def read_file(path: Path) -> None:
+    """Read all bytes of a file."""
     memory = memoryview(bytearray(PIECE))
     with open(path, "rb", buffering=0) as file:
         while file.readinto(memory):
@@ -54,7 +55,8 @@ def _unpack(path: Path) -> None:
             pass
 
 
-def _read_column(path: Path) -> None:
+def read_column(path: Path) -> None:
+    """Read and decompress the texts of a Parquet file."""
     parquet = pq.ParquetFile(path, pre_buffer=False)
     for number in range(parquet.num_row_groups):
         parquet.read_row_group(number, columns=["text"], use_threads=False)

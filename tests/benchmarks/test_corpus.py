@@ -8,7 +8,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from benchmarks.corpus import cluster
+from benchmarks.corpus import cluster, growth
 from benchmarks.corpus.__main__ import run, subtract_start, summarize
 from benchmarks.corpus.files import write_files
 from benchmarks.corpus.processes import CommandFailed, Measurement, measure
@@ -79,3 +79,18 @@ def test_nodes_are_compared_with_one() -> None:
     alone, four = cluster.summarize(rows)
     assert (alone["share_of_linear"], alone["tokens_per_part_cpu_s"]) == (1.0, 50.0)
     assert (four["share_of_linear"], four["tokens_per_part_cpu_s"]) == (0.8, 40.0)
+
+
+@pytest.mark.slow
+def test_files_that_grow(tmp_path: Path) -> None:
+    """Each size is read whole, and its ids are as many as those of its files."""
+    data_bytes("text/war_and_peace.txt")
+    options = {"gigabytes": [0.002, 0.004], "megabytes": 1, "parts": 2, "no_digests": True}
+    arguments = argparse.Namespace(data=DATA, formats=["jsonl", "parquet"], gpus=[0], **options)
+    rows = growth.run(arguments, tmp_path)
+    assert [(row["format"], row["files"]) for row in rows] == [
+        (format, files) for format in ("jsonl", "parquet") for files in (2, 4)
+    ]
+    assert [row["tokens"] // row["files"] for row in rows] == [rows[0]["tokens"] // 2] * 4
+    assert all(row["verified"] >= growth.NUM_VERIFIED for row in rows)
+    assert all(row["seconds"] > 0 and row["limit_gb_per_s"] > 0 for row in rows)

@@ -1,0 +1,143 @@
+"""Times `warptok corpus` on files that grow, on the CPU and on GPUs, beside reading them alone.
+
+    python -m benchmarks.corpus.growth --data FOLDER --folder /dev/shm --out FILE.json
+    python -m benchmarks.corpus.growth --data FOLDER --gigabytes 16 --gpus 0 1 2 --no-digests
+
+A file of English is linked under many names until the sum of their sizes is reached, so that the
+files take the memory of one. With 0 GPUs the CPU engine computes. Each run compares documents with
+the reference, and the number of its ids with that of a run of one file. `limit` is the rate at
+which as many processes as the machine has cores read the files alone: the bytes of JSONL, the
+decompressed column of Parquet.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import Any
+
+from benchmarks.corpus.files import write_files
+from benchmarks.corpus.limits import read_column, read_file
+from benchmarks.corpus.processes import measure
+from benchmarks.support.machine import device_facts, machine
+from gpu.host.cores import usable_cores
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("numpy", "pyarrow", "cupy-cuda13x", "cupy-cuda12x")
+READERS = {"jsonl": read_file, "parquet": read_column}
+GIGA = 1e9
+NUM_VERIFIED = 20
+
+
+def main() -> None:
+    """Time all runs, and write one JSON document."""
+    arguments = _parse()
+    about = machine(PACKAGES)
+    if any(arguments.gpus):
+        from gpu.runtime.cuda_device import CudaDevice
+
+        about |= device_facts(CudaDevice().info)
+    with TemporaryDirectory(dir=arguments.folder) as name:
+        rows = run(arguments, Path(name))
+    places = {str(arguments.data): "FOLDER", str(arguments.out): "FILE.json"}
+    given = [places.get(word, word) for word in sys.argv[1:]]
+    command = " ".join(["python -m benchmarks.corpus.growth", *given])
+    text = json.dumps({"command": command, "machine": about, "rows": rows}, indent=1)
+    if arguments.out is None:
+        print(text)
+    else:
+        arguments.out.write_text(text + "\n")
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.corpus.growth", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument("--data", type=Path, required=True, help="FOLDER of benchmarks/README.md")
+    parser.add_argument("--gigabytes", type=float, nargs="+", default=[1, 4, 16, 64])
+    parser.add_argument("--megabytes", type=int, default=256, help="of text in a file")
+    parser.add_argument("--formats", nargs="+", choices=[*READERS], default=["jsonl"])
+    parser.add_argument("--gpus", type=int, nargs="+", default=[0], help="0: the CPU engine")
+    parser.add_argument("--parts", type=int, default=8)
+    parser.add_argument("--no-digests", action="store_true")
+    parser.add_argument("--folder", type=Path, help="where files are written (default: /tmp)")
+    parser.add_argument("--out", type=Path, metavar="FILE")
+    return parser.parse_args()
+
+
+def run(arguments: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
+    """Write the files, and time all runs in a folder."""
+    written = write_files(folder / "written", arguments.data, arguments.megabytes * 10**6)
+    options = ["--no-digests"] if arguments.no_digests else []
+    rows = []
+    for format in arguments.formats:
+        source = written[format]
+        first = {gpus: time_ours([source], folder, 1, gpus, options) for gpus in arguments.gpus}
+        text_bytes = first[arguments.gpus[0]]["text_bytes"]
+        for gigabytes in arguments.gigabytes:
+            count = max(1, round(gigabytes * GIGA / text_bytes))
+            files = link(source, folder / "linked", count)
+            limit = count * text_bytes / GIGA / time_reading(format, files)
+            for gpus in arguments.gpus:
+                row = time_ours(files, folder, arguments.parts, gpus, options)
+                if row["tokens"] != count * first[gpus]["tokens"]:
+                    raise SystemExit(f"{format}, {gpus} GPUs: {row['tokens']} ids")
+                about = {"format": format, "gpus": gpus, "files": count, "parts": arguments.parts}
+                row = about | row | {"limit_gb_per_s": limit}
+                row["start_seconds"] = first[gpus]["seconds"]
+                row["gb_per_s"] = row["text_bytes"] / GIGA / row["seconds"]
+                rows.append(row)
+                print(json.dumps(row), flush=True)
+            shutil.rmtree(folder / "linked")
+    return rows
+
+
+def link(source: Path, folder: Path, count: int) -> list[Path]:
+    """Give a file so many names."""
+    folder.mkdir()
+    paths = [folder / f"{number:04d}{source.suffix}" for number in range(count)]
+    for path in paths:
+        os.link(source, path)
+    return paths
+
+
+def time_ours(
+    files: Sequence[Path], folder: Path, num_parts: int, num_gpus: int, options: list[str]
+) -> dict[str, Any]:
+    """Time the command once; return its counts, and the seconds and memory of all processes."""
+    out, printed = folder / "out", folder / "printed"
+    command = [sys.executable, "-m", "service", "corpus", *map(str, files), "--out", str(out)]
+    command += ["-v", "gpt2", "--append-eod", "--parts", str(num_parts), *options]
+    command += ["--engine", "gpu" if num_gpus else "cpu", "--verify", str(NUM_VERIFIED)]
+    environment = {"PYTHONPATH": os.environ.get("PYTHONPATH") or str(ROOT)}
+    if num_gpus:
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, range(num_gpus)))
+    shell = ["sh", "-c", 'exec "$@" --json --quiet >"$0"', str(printed), *command]
+    taken = measure(shell, environment)
+    shutil.rmtree(out)
+    counts = json.loads(printed.read_bytes())
+    kept = {name: counts[name] for name in ("text_bytes", "tokens", "verified")}
+    return kept | asdict(taken)
+
+
+def time_reading(format: str, files: Sequence[Path]) -> float:
+    """Return the seconds in which a process for each core reads all files."""
+    with ProcessPoolExecutor(usable_cores(), get_context("spawn")) as pool:
+        list(pool.map(READERS[format], files[: usable_cores()]))  # The processes start.
+        begun = perf_counter()
+        list(pool.map(READERS[format], files))
+        return perf_counter() - begun
+
+
+if __name__ == "__main__":
+    main()
