@@ -207,11 +207,15 @@ def create_app(
 
 def make_template_pool(settings: Settings, metrics: Metrics) -> TemplatePool:
     """Create the pool of processes that render chat templates."""
-    num_cores = usable_cores() // max(1, settings.frontends)
-    num_processes = settings.template_processes or min(max(2, num_cores), 4)
-    timeout_s = settings.chat_template_timeout_ms / 1000
-    kept_bytes = settings.chat_cache_bytes // 4
-    return TemplatePool(timeout_s, settings.max_text_bytes, num_processes, metrics, kept_bytes)
+    num_cores = max(1, usable_cores() // max(1, settings.frontends))
+    return TemplatePool(
+        settings.chat_template_timeout_ms / 1000,
+        settings.max_text_bytes,
+        settings.template_processes or min(max(2, num_cores), 4),
+        num_cores,
+        metrics,
+        settings.chat_cache_bytes // 4,
+    )
 
 
 def make_service(

@@ -3,6 +3,9 @@
     render ──► ChatQueue ──► a free process ──► the answer
                   └ one process accepts only chats that are expected to be quick
 
+Quick chats do not share a core: one more than there are cores waits until one of them ends, or has
+taken longer than expected.
+
 If a template takes too long, or nobody waits for its chat any more, its process is killed; another
 process is started when it is needed.
 """
@@ -35,6 +38,7 @@ logger = logging.getLogger(__name__)
 MAX_WAITING = 256  # Maximum number of waiting chats.
 MAX_FLOW_TO_FREE = 4  # Maximum ratio of a flow's chats to the free places: alone, 204 of 256.
 WATCH_AFTER_S = 0.05  # Clients are watched only after this time, which most chats do not reach.
+PATIENCE_S = 0.02  # A chat that takes longer does not count as quick.
 
 
 class UnreadableMessages(Exception):
@@ -48,6 +52,7 @@ class TemplatePool:
         timeout_s: the maximum number of seconds to render a chat.
         max_chars: the maximum number of characters of a rendered chat.
         num_processes: the maximum number of processes; each is started when it is needed.
+        num_cores: the number of cores, and of quick chats that are rendered at once.
         metrics: records the time for which chats wait.
         kept_bytes: the maximum size of the messages that each process keeps, in bytes of JSON.
     """
@@ -57,17 +62,20 @@ class TemplatePool:
         timeout_s: float,
         max_chars: int,
         num_processes: int,
+        num_cores: int,
         metrics: Metrics,
         kept_bytes: int = 0,
     ) -> None:
         self.timeout_s = timeout_s
         self.max_chars = max_chars
         self.num_processes = num_processes
+        self.num_cores = num_cores
         self.kept_bytes = kept_bytes
         self.queue = ChatQueue()
         self._metrics = metrics
         self._idle: list[TemplateProcess] = []
         self._running: dict[Chat, asyncio.Task[None]] = {}
+        self._retry: asyncio.TimerHandle | None = None
         self._ending: set[asyncio.Task[None]] = set()
         self._is_closed = False
         metrics.gauges.waiting_chats = lambda: len(self.queue)
@@ -160,16 +168,34 @@ class TemplatePool:
             task.cancel()
 
     def _start_next(self) -> None:
-        """Begin to render waiting chats, one for each free process."""
+        """Begin to render waiting chats, one for each free process and core."""
         while len(self._running) < self.num_processes and not self._is_closed:
             num_slow = sum(map(self.queue.is_slow, self._running))
+            if self._count_quick() >= self.num_cores:
+                self._plan_retry()
+                return
             only_quick = self.num_processes > 1 and num_slow >= self.num_processes - 1
             chat = self.queue.take(only_quick)
             if chat is None:
                 return
+            chat.begun = perf_counter()
             task = self._running[chat] = asyncio.ensure_future(self._run(chat))
             # A task that is cancelled at once never runs.
             task.add_done_callback(partial(self._end_running, chat))
+
+    def _count_quick(self) -> int:
+        """Count the running chats that are expected to end soon."""
+        latest = perf_counter() - PATIENCE_S
+        return sum(chat.begun > latest and not self.queue.is_slow(chat) for chat in self._running)
+
+    def _plan_retry(self) -> None:
+        """Begin to render waiting chats after PATIENCE_S, in case none of the running ones ends."""
+        if self._retry is None and len(self.queue):
+            self._retry = asyncio.get_running_loop().call_later(PATIENCE_S, self._try_again)
+
+    def _try_again(self) -> None:
+        self._retry = None
+        self._start_next()
 
     def _end_running(self, chat: Chat, _: object) -> None:
         del self._running[chat]
@@ -228,6 +254,8 @@ class TemplatePool:
     async def close(self) -> None:
         """Refuse all chats, and kill the processes."""
         self._is_closed = True
+        if self._retry is not None:
+            self._retry.cancel()
         chats = list(self._running)
         while (chat := self.queue.take(only_quick=False)) is not None:
             chats.append(chat)

@@ -40,12 +40,14 @@ class Chat:
         request: the request to the process.
         result: a future for the answer of the process.
         submitted: the perf_counter time at which the chat began to wait.
+        begun: the perf_counter time at which it got a process; 0 while it waits.
     """
 
     flow: Flow
     request: Request
     result: asyncio.Future[Answer]
     submitted: float = field(default_factory=perf_counter)
+    begun: float = 0.0
 
 
 class Costs:

@@ -28,9 +28,11 @@ VARIABLES = {"x": "text"}
 A, B = Flow("", "a"), Flow("", "b")
 
 
-def make(num_processes: int, timeout_s: float = GIVEN_UP_S) -> tuple[TemplatePool, Metrics]:
+def make(
+    num_processes: int, timeout_s: float = GIVEN_UP_S, num_cores: int = 4
+) -> tuple[TemplatePool, Metrics]:
     metrics = Metrics("test")
-    return TemplatePool(timeout_s, 1000, num_processes, metrics), metrics
+    return TemplatePool(timeout_s, 1000, num_processes, num_cores, metrics), metrics
 
 
 def process_ids() -> list[int]:
@@ -57,6 +59,23 @@ def test_processes_are_started_when_needed_and_end_with_the_pool():
         assert "warptok_template_queue_chats 0.0" in text
         await pool.close()
         assert not process_ids()
+
+    run(scenario)
+
+
+def test_quick_chats_do_not_share_a_core_but_do_not_wait_for_long_ones():
+    async def scenario():
+        pool, _ = make(2, num_cores=1)
+        assert await render(pool, A) == "text"
+        assert await asyncio.gather(*(render(pool, A) for _ in range(9))) == ["text"] * 9
+        assert len(process_ids()) == 1
+        endless = asyncio.ensure_future(render(pool, A, ENDLESS))
+        await until(lambda: pool._running)
+        assert await render(pool, B) == "text"
+        assert len(process_ids()) == 2 and not endless.done()
+        await pool.close()
+        with pytest.raises(Draining):
+            await endless
 
     run(scenario)
 
