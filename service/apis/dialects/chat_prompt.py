@@ -10,6 +10,8 @@ from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from service.apis.dialects.common import DialectBody, DialectRequest, encode_texts, parse_body
@@ -175,9 +177,8 @@ async def encode_chat(
     """
     is_short = len(text) <= request.service.settings.max_text_bytes
     if is_short and not add_special_tokens and request.sections.takes(text):
-        sections = request.sections.split(entry.vocabulary, text)
         with contextlib.suppress(RowRefused):  # The whole text is refused below, with its place.
-            return await _encode_sections(request, entry, sections)
+            return await _encode_sections(request, entry, text)
     whole = text.decode(errors="replace")
     encoded = await encode_texts(
         request, entry, [whole], add_special_tokens=add_special_tokens, where=MESSAGES
@@ -187,7 +188,7 @@ async def encode_chat(
 
 
 async def _encode_sections(
-    request: DialectRequest, entry: LoadedVocabulary, texts: list[bytes]
+    request: DialectRequest, entry: LoadedVocabulary, text: bytes
 ) -> ChatIds:
     """Return the ids of all sections, from the cache where possible; cache those of new sections.
 
@@ -197,25 +198,30 @@ async def _encode_sections(
     cache, vocabulary, metrics = request.sections, entry.vocabulary, request.service.metrics
     client = CLIENT.get()
     scope = Scope(client, str(request.body.get("cache_salt") or ""), vocabulary.digest)
-    sections = [cache.get(scope, text) for text in texts]
-    new = [number for number, section in enumerate(sections) if section is None]
-    new_texts = [texts[number] for number in new]
-    num_new = sum(map(len, new_texts))
-    num_known = sum(map(len, texts)) - num_new
-    metrics.count_sections(True, len(texts) - len(new), num_known)
+    found = cache.find(scope, text)
+    new = [part for part in found if isinstance(part, bytes)]
+    num_new = sum(map(len, new))
+    num_known = len(text) - num_new
+    metrics.count_sections(True, len(found) - len(new), num_known)
     request.call.num_bytes += num_known
     request.service.batcher.admission.limits.charge(client, num_known)
+    added: list[Section] = []
     if new:
-        rows = [text.decode(errors="replace") for text in new_texts]
+        rows = [part.decode(errors="replace") for part in new]
         encoded = await encode_texts(
             request, entry, rows, add_special_tokens=False, where=MESSAGES, checks_rows=False
         )
-        for number, text, ids in zip(new, new_texts, encoded.arrays, strict=True):
-            sections[number] = section = Section(len(ids), write_ids(ids)[1:-1])
-            cache.add(scope, text, section)
+        added = list(map(_make_section, new, encoded.arrays))
+        for section in added:
+            cache.add(scope, section)
         metrics.count_sections(False, len(new), num_new)
-        if len(texts) == 1 and len(texts[0]) > MIN_BYTES:
+        if len(found) == 1 and len(text) > MIN_BYTES:
             cache.learn_border(vocabulary, encoded.arrays[0])
-    found = [section for section in sections if section is not None and section.num_ids]
-    json = b"[%b]" % b",".join([section.json for section in found])
-    return ChatIds(sum(section.num_ids for section in found), json, {})
+    remaining = iter(added)
+    sections = [next(remaining) if isinstance(part, bytes) else part for part in found]
+    json = b"[%b]" % b",".join([section.json for section in sections if section.num_ids])
+    return ChatIds(sum([section.num_ids for section in sections]), json, {})
+
+
+def _make_section(text: bytes, ids: NDArray[np.integer[Any]]) -> Section:
+    return Section(text, len(ids), write_ids(ids)[1:-1])

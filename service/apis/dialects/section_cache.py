@@ -7,15 +7,18 @@ A rendered text is cut before each occurrence of one special token, the border:
 A text is split at its special tokens before anything else, so that the ids of a section do not
 depend on the text around it, and the ids of the whole are those of the sections, one after another.
 Nothing is assumed about the template: if it renders an earlier message in another way than before,
-the text is another section. Texts are in UTF-8. This module neither depends on HTTP nor computes
-ids.
+the text is another section. Each section refers to the one that followed it last, with which the
+text is compared first, as searching the border and hashing a section take several times as long.
+Texts are in UTF-8. This module neither depends on HTTP nor computes ids.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import dataclass
 from sys import getsizeof
 from typing import Any, NamedTuple
+from weakref import ref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,16 +46,31 @@ class Scope(NamedTuple):
     digest: str
 
 
-class Section(NamedTuple):
-    """The ids of a section.
+@dataclass(eq=False, slots=True, weakref_slot=True)
+class Section:
+    """A section and its ids.
 
     Attributes:
+        text: the text.
         num_ids: the number of ids.
         json: the ids as JSON, separated by commas, without brackets.
+        next: the section of the same scope that followed this one in the last text.
     """
 
+    text: bytes
     num_ids: int
     json: bytes
+    next: ref[Section] | None = None
+
+    def find_next(self, text: bytes, begin: int, border: bytes) -> Section | None:
+        """Return the next section if `text` continues with it at `begin`, up to a border."""
+        section = None if self.next is None else self.next()
+        if section is None or not text.startswith(section.text, begin):
+            return None
+        size = len(section.text)
+        is_end = begin + size == len(text)
+        is_cut = size >= MIN_BYTES and text.startswith(border, begin + size)
+        return section if is_end or is_cut else None
 
 
 class SectionCache:
@@ -75,36 +93,42 @@ class SectionCache:
         """Return whether a text is short enough that caching it does not evict all others."""
         return MAX_SHARE * len(text) <= self.max_bytes
 
-    def split(self, vocabulary: Vocabulary, text: bytes) -> list[bytes]:
-        """Cut a text into sections before the border; without a border return the whole text."""
-        border = self._borders.get(vocabulary.digest)
-        if border is None:
-            return [text]
-        sections, begin = [], 0
-        while (end := text.find(border, begin + MIN_BYTES)) >= 0:
-            sections.append(text[begin:end])
-            begin = end
-        sections.append(text[begin:])
-        return sections
+    def find(self, scope: Scope, text: bytes) -> list[Section | bytes]:
+        """Cut a text before each border; return the sections, or their texts if not cached.
 
-    def get(self, scope: Scope, text: bytes) -> Section | None:
-        """Return the ids of a section; None if they are not cached."""
-        key = scope, text
-        section = self._sections.get(key)
-        if section is not None:
-            self._sections.move_to_end(key)
-        return section
+        Without a border the whole text is one section.
+        """
+        border = self._borders.get(scope.digest)
+        found: list[Section | bytes] = []
+        begin, last = 0, None
+        while begin < len(text) or not found:
+            section = None
+            if last is not None and border is not None:
+                section = last.find_next(text, begin, border)
+            if section is None:
+                part = _cut(text, begin, border)
+                section = self._sections.get((scope, part))
+                if section is None:
+                    found.append(part)
+                    begin, last = begin + len(part), None
+                    continue
+                if last is not None:
+                    last.next = ref(section)
+            self._sections.move_to_end((scope, section.text))
+            found.append(section)
+            begin, last = begin + len(section.text), section
+        return found
 
-    def add(self, scope: Scope, text: bytes, section: Section) -> None:
-        """Cache the ids of a section; evict the least recently used sections beyond the limit."""
-        before = self._sections.pop((scope, text), None)
+    def add(self, scope: Scope, section: Section) -> None:
+        """Cache a section; evict the least recently used sections beyond the limit."""
+        before = self._sections.pop((scope, section.text), None)
         if before is not None:
-            self.num_bytes -= _measure(text, before)
-        self._sections[scope, text] = section
-        self.num_bytes += _measure(text, section)
+            self.num_bytes -= _measure(before)
+        self._sections[scope, section.text] = section
+        self.num_bytes += _measure(section)
         while self.num_bytes > self.max_bytes:
-            (_, oldest), forgotten = self._sections.popitem(last=False)
-            self.num_bytes -= _measure(oldest, forgotten)
+            _, oldest = self._sections.popitem(last=False)
+            self.num_bytes -= _measure(oldest)
 
     def learn_border(self, vocabulary: Vocabulary, ids: NDArray[np.integer[Any]]) -> None:
         """Choose a vocabulary's border: the special token that is most frequent in `ids`."""
@@ -123,8 +147,16 @@ class SectionCache:
         self._borders[vocabulary.digest] = border
 
 
-def _measure(text: bytes, section: Section) -> int:
-    return getsizeof(text) + getsizeof(section.json) + ENTRY_BYTES
+def _cut(text: bytes, begin: int, border: bytes | None) -> bytes:
+    """Return the section of a text that starts at `begin`."""
+    if border is None:
+        return text
+    end = text.find(border, begin + MIN_BYTES)
+    return text[begin:] if end < 0 else text[begin:end]
+
+
+def _measure(section: Section) -> int:
+    return getsizeof(section.text) + getsizeof(section.json) + ENTRY_BYTES
 
 
 def is_border(vocabulary: Vocabulary, token: SpecialToken) -> bool:

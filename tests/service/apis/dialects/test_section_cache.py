@@ -110,45 +110,95 @@ def test_some_tokens_are_no_borders():
     assert not accepts("<|user|>", model=load("hyenadna").model)
 
 
-def test_the_most_frequent_border_cuts_texts_into_sections():
-    vocabulary = load("gpt2")
+def cut(cache, text, scope=SCOPE):
+    """The texts of a text's sections, and how many of them are cached."""
+    found = cache.find(scope, text)
+    texts = [each if isinstance(each, bytes) else each.text for each in found]
+    assert b"".join(texts) == text
+    return texts, sum(isinstance(each, Section) for each in found)
+
+
+def learned(vocabulary, text):
+    """A cache that has learned the border of a text, and the ids of the text."""
     cache = SectionCache(1 << 20)
-    text = "".join(f"<|endoftext|>{'wörd ' * number}" for number in range(1, 150))
-    assert cache.split(vocabulary, text.encode()) == [text.encode()]
+    assert cut(cache, text.encode(), DIGEST_SCOPE) == ([text.encode()], 0)
     options = EncodeOptions(add_special_tokens=False)
     ids = ENGINE.encode(vocabulary, Batch([text], options=options)).ids
     cache.learn_border(vocabulary, ids)
-    sections = [section.decode() for section in cache.split(vocabulary, text.encode())]
-    assert "".join(sections) == text
+    return cache, ids
+
+
+GPT2 = load("gpt2")
+DIGEST_SCOPE = Scope("key", "", GPT2.digest)
+
+
+def test_the_most_frequent_border_cuts_texts_into_sections():
+    text = "".join(f"<|endoftext|>{'wörd ' * number}" for number in range(1, 150))
+    cache, ids = learned(GPT2, text)
+    texts, _ = cut(cache, text.encode(), DIGEST_SCOPE)
+    sections = [section.decode() for section in texts]
     assert all(each.startswith("<|endoftext|>") for each in sections)
     assert all(len(each.encode()) >= 256 for each in sections[:-1])
-    joined = ENGINE.encode(vocabulary, Batch(sections, options=options)).ids
+    options = EncodeOptions(add_special_tokens=False)
+    joined = ENGINE.encode(GPT2, Batch(sections, options=options)).ids
     assert np.array_equal(joined, ids)
-    cache.learn_border(vocabulary, ids[:0])  # A text without any special token.
-    assert cache.split(vocabulary, text.encode()) == [text.encode()]
+    cache.learn_border(GPT2, ids[:0])  # A text without any special token.
+    assert cut(cache, text.encode(), DIGEST_SCOPE) == ([text.encode()], 0)
+
+
+@given(st.lists(st.lists(st.integers(0, 5), max_size=9), min_size=1, max_size=8))
+def test_sections_that_follow_each_other_are_cut_as_any_others(chats):
+    """Whatever texts came before, and however their sections followed each other."""
+    border = "<|endoftext|>"
+    cache, _ = learned(GPT2, border * 50)
+    plain, _ = learned(GPT2, border * 50)
+    # Sections of less and of more than 256 bytes, of which one is the begin of another.
+    parts = [border + "word " * size for size in (1, 10, 60, 61, 120)] + [border + "other" * 60]
+    for chat in [*chats, *chats]:
+        text = "".join(parts[number] for number in chat).encode()
+        texts, num_cached = cut(cache, text, DIGEST_SCOPE)
+        assert texts == cut(plain, text, DIGEST_SCOPE)[0]
+        assert num_cached == sum((DIGEST_SCOPE, each) in cache._sections for each in texts)
+        for each in texts:
+            cache.add(DIGEST_SCOPE, Section(each, 1, b"1"))
 
 
 def test_memory_is_bounded_and_the_most_recently_used_sections_stay():
     cache = SectionCache(10_000)
     for number in range(100):
-        cache.add(SCOPE, f"text {number}".encode() * 20, Section(1, b"1" * 100))
+        cache.add(SCOPE, Section(f"text {number}".encode() * 20, 1, b"1" * 100))
         assert cache.num_bytes <= 10_000
-        assert cache.get(SCOPE, b"text 0" * 20)
-    assert cache.get(SCOPE, b"text 1" * 20) is None
+        assert cut(cache, b"text 0" * 20)[1]
+    assert not cut(cache, b"text 1" * 20)[1]
     before = cache.num_bytes
-    cache.add(SCOPE, b"text 0" * 20, Section(1, b"1" * 100))  # Two requests had it at once.
+    cache.add(SCOPE, Section(b"text 0" * 20, 1, b"1" * 100))  # Two requests had it at once.
     assert cache.num_bytes == before
     assert cache.takes(b"x" * 2_500)
     assert not cache.takes(b"x" * 2_501)
     assert not SectionCache(0).takes(b"x")
 
 
+def test_a_section_does_not_keep_the_next_one():
+    border = b"<|endoftext|>"
+    cache, _ = learned(GPT2, border.decode() * 50)
+    first, second = border + b"a" * 400, border + b"b" * 400
+    cache.add(DIGEST_SCOPE, Section(first, 1, b"1"))
+    cache.add(DIGEST_SCOPE, Section(second, 1, b"1"))
+    assert cut(cache, first + second, DIGEST_SCOPE)[1] == 2
+    section, following = cache.find(DIGEST_SCOPE, first + second)
+    assert section.next() is following
+    del following
+    del cache._sections[DIGEST_SCOPE, second]
+    assert section.next() is None
+    assert cut(cache, first + second, DIGEST_SCOPE)[1] == 1
+
+
 def test_no_scope_has_the_sections_of_another():
     cache = SectionCache(10_000)
-    cache.add(SCOPE, b"text", Section(1, b"1"))
-    assert cache.get(Scope(*SCOPE), b"text")
+    cache.add(SCOPE, Section(b"text", 1, b"1"))
+    assert cut(cache, b"text", Scope(*SCOPE))[1]
     for field in Scope._fields:
-        assert cache.get(SCOPE._replace(**{field: "other"}), b"text") is None
+        assert not cut(cache, b"text", SCOPE._replace(**{field: "other"}))[1]
 
 
 async def _sections(client):
