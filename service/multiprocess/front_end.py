@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from time import monotonic
 
+from service.apis.dialects import render
 from service.apis.oip.state import make_oip_state
 from service.batching.batcher import Batcher
 from service.core.errors import ServiceError
@@ -27,6 +28,7 @@ from service.engines.base import WithoutDevice
 from service.engines.cpu.bpe.library_threads import limit_library_threads
 from service.engines.cpu.engine import CpuEngine
 from service.http.asgi_fast_path import AsgiFastPath
+from service.http.plain_routes import PlainRoutes
 from service.multiprocess.engine_process import call_when_orphaned
 from service.multiprocess.front_end_registry import FrontEndRegistry
 from service.multiprocess.link.channel import Link, Reply
@@ -114,7 +116,8 @@ class FrontEnd:
             None,
             lambda _: self._running(),
         )
-        self.app = AsgiFastPath(Forwarding(app, self.engine, settings), self.service)
+        forwarding = Forwarding(PlainRoutes(app, render.router), self.engine, settings)
+        self.app = AsgiFastPath(forwarding, self.service)
         self._status_link: Link | None = None
         self._reasons: list[str] = []
         self._heard_at = monotonic()

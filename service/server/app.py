@@ -43,6 +43,7 @@ from service.engines.base import Codec, Engine
 from service.http.asgi_fast_path import AsgiFastPath
 from service.http.error_responses import make_error_response
 from service.http.openapi import serve_written, with_refusals
+from service.http.plain_routes import PlainRoutes
 from service.http.streaming_response import BrokenStream
 from service.observability.metrics import Gauges, Metrics
 from service.observability.request_observer import RequestObserver
@@ -201,7 +202,8 @@ def create_app(
     metrics.gauges.stage_seconds = engine.take_stage_seconds
     app: Application
     fastapi = make_fastapi(service, oip, templates, training, lambda _: app.running())
-    app = Application(service, oip, templates, training, fastapi, AsgiFastPath(fastapi, service))
+    asgi = AsgiFastPath(PlainRoutes(fastapi, render.router), service)
+    app = Application(service, oip, templates, training, fastapi, asgi)
     return app
 
 
