@@ -152,6 +152,7 @@ class VocabularyManager:
             self.registry.check_alias(alias, name, replace, "/aliases")
         files = dict(upload.files)
         config = TokenizerConfig.of_files(files, self.settings.max_template_bytes)
+        files = formats.with_configuration(files, upload.files)
         vocabulary = await asyncio.to_thread(
             formats.read_vocabulary,
             files,

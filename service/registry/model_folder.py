@@ -21,8 +21,9 @@ from service.registry.tokenizer_config import CONFIG_FILES, DEFAULT, TokenizerCo
 from service.security.addresses import split_names
 from vocabularies.errors import VocabularyError
 from vocabularies.formats import describe_ignored, read_vocabulary
-from vocabularies.formats.folders import RANK_SUFFIXES, find_tokenizer_files
+from vocabularies.formats.folders import find_tokenizer_files
 from vocabularies.formats.parsing import decode_text
+from vocabularies.formats.tiktoken.ranks import is_rank_file
 from vocabularies.model.vocabulary import Vocabulary
 
 LENGTH = "model_max_length"
@@ -146,7 +147,7 @@ def read_folder(
     config = TokenizerConfig.of_files(config_files, max_template_bytes)
     config = TokenizerConfig({}) if config is None else config
     files = {path.name: path.read_bytes() for path in paths}
-    is_ranks = paths[0].suffix in RANK_SUFFIXES
+    is_ranks = is_rank_file(files[paths[0].name])
     vocabulary = read_vocabulary(
         files,
         pretokenizer=pretokenizer,

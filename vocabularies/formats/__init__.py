@@ -1,9 +1,9 @@
 """Reads and writes vocabularies as files.
 
 `vocabulary_files` detects the format of a file and calls its reader; `folders` finds the vocabulary
-files in a model's folder. `huggingface`, `tiktoken` and `word_lists` are families of formats.
-`vocab_and_merges` handles GPT-2's pair of files, and `canonical_files` the canonical form. The
-registry of the service, the command line and the built-in vocabularies call these modules.
+files in a model's folder. `huggingface`, `sentencepiece`, `tiktoken` and `word_lists` are families
+of formats. `vocab_and_merges` handles GPT-2's pair of files, and `canonical_files` the canonical
+form. The registry of the service, the command line and the built-in vocabularies call these.
 
 Nothing in a file is executed. Archives and pickles are refused before anything is parsed. An
 invalid file raises a VocabularyError with the place of every fault. A writer refuses a vocabulary
@@ -14,4 +14,5 @@ from vocabularies.formats.vocabulary_files import FORMATS as FORMATS
 from vocabularies.formats.vocabulary_files import WRITABLE_FORMATS as WRITABLE_FORMATS
 from vocabularies.formats.vocabulary_files import describe_ignored as describe_ignored
 from vocabularies.formats.vocabulary_files import read_vocabulary as read_vocabulary
+from vocabularies.formats.vocabulary_files import with_configuration as with_configuration
 from vocabularies.formats.vocabulary_files import write_vocabulary as write_vocabulary

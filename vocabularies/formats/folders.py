@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from vocabularies.formats.sentencepiece.class_config import CONFIG_FILES
 from vocabularies.formats.tiktoken.ranks import is_rank_file
 
 # Groups of files; the first group that is complete is read.
@@ -16,7 +17,6 @@ GROUPS = (
     ("vocab.json",),
     ("vocab.txt",),
 )
-RANK_SUFFIXES = (".tiktoken", ".model")
 
 
 class NoTokenizer(ValueError):
@@ -38,11 +38,11 @@ def find_tokenizer_files(folder: Path) -> list[Path]:
     ranks += [path for path in models if is_rank_file(path.read_bytes())]
     if len(ranks) == 1:
         return ranks
-    if models and not ranks:
-        message = f"{models[0]} is a SentencePiece model, which is not read; write its"
-        raise NoTokenizer(
-            f"{message} tokenizer.json: transformers' AutoTokenizer.from_pretrained(FOLDER)"
-            ".save_pretrained(FOLDER) does"
-        )
+    if len(models) == 1 and not ranks:
+        beside = [folder / name for name in CONFIG_FILES]
+        return [*models, *(path for path in beside if path.is_file())]
     expected = ", ".join(" + ".join(names) for names in GROUPS)
-    raise NoTokenizer(f"{folder} holds none of {expected}, nor exactly one rank file (.tiktoken)")
+    raise NoTokenizer(
+        f"{folder} holds none of {expected}, nor exactly one rank file (.tiktoken) or "
+        "SentencePiece model (.model)"
+    )

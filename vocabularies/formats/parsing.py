@@ -44,16 +44,10 @@ def refuse_binary_files(files: Mapping[str, bytes]) -> None:
     """Refuse archives and binary files by their first bytes.
 
     Raises:
-        VocabularyError: a file is compressed, an archive, a pickle or a SentencePiece model.
+        VocabularyError: a file is compressed, an archive or a pickle.
     """
     findings = []
     for name, data in files.items():
-        if _is_sentencepiece(data):
-            message = (
-                "a SentencePiece model is not read; send the tokenizer.json that is made of it"
-            )
-            findings.append(Finding(name, message))
-            continue
         kind = next((kind for magic, kind in _MAGIC if data.startswith(magic)), "")
         if data[257:262] == b"ustar":
             kind = "tar"
@@ -66,13 +60,6 @@ def refuse_binary_files(files: Mapping[str, bytes]) -> None:
             findings.append(Finding(name, message))
     if findings:
         raise VocabularyError(findings)
-
-
-def _is_sentencepiece(data: bytes) -> bool:
-    """Whether a file begins like a ModelProto: a message that contains a string and its score."""
-    if len(data) < 4 or data[0] != 0x0A or data[2] != 0x0A:
-        return False
-    return data[4 + data[3] : 5 + data[3]] == b"\x15"
 
 
 def decode_text(data: bytes) -> str:

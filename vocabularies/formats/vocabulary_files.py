@@ -3,6 +3,7 @@
 tokenizer.json    Hugging Face tokenizers
 tiktoken          rank files, lines "base64 rank"
 tekken.json       Mistral's ranks, pretokenizer and control tokens; read only
+sentencepiece     tokenizer.model, alone or with the configuration beside it; read only
 vocab.json        with merges.txt: GPT-2's pair of files; alone: a k-mer or character list
 vocab.txt         a k-mer or character list
 kmer              vocab_config.json, a k-mer or character vocabulary with its rule
@@ -20,6 +21,9 @@ from vocabularies.formats.canonical_files import CHECKSUM_PREFIX, read_canonical
 from vocabularies.formats.huggingface.reader import describe_unfollowed, read_tokenizer_json
 from vocabularies.formats.huggingface.writer import tokenizer_json
 from vocabularies.formats.parsing import parse_json, refuse_binary_files
+from vocabularies.formats.sentencepiece.class_config import CONFIG_FILES
+from vocabularies.formats.sentencepiece.model_file import is_sentencepiece
+from vocabularies.formats.sentencepiece.reader import read_sentencepiece
 from vocabularies.formats.tiktoken.ranks import is_rank_file, read_tiktoken, write_tiktoken
 from vocabularies.formats.tiktoken.tekken import is_tekken, read_tekken
 from vocabularies.formats.vocab_and_merges import read_bpe_files, write_bpe_files
@@ -42,12 +46,14 @@ FORMATS = (
     "tokenizer.json",
     "tiktoken",
     "tekken.json",
+    "sentencepiece",
     "vocab.json",
     "vocab.txt",
     "kmer",
     "canonical",
 )
-WRITABLE_FORMATS = tuple(name for name in FORMATS if name != "tekken.json")
+READ_ONLY = ("tekken.json", "sentencepiece")
+WRITABLE_FORMATS = tuple(name for name in FORMATS if name not in READ_ONLY)
 DECODERS = ("file", "inverse")
 _ARGUMENTS = {
     "tiktoken": {"pretokenizer", "special_tokens", "id_offset"},
@@ -100,10 +106,21 @@ def read_vocabulary(
     if kind == "tokenizer.json" and len(named) == 1:
         [data] = named.values()
         return read_tokenizer_json(data, decodes_inversely=decoder == "inverse")
+    if kind == "sentencepiece":
+        return read_sentencepiece(named, decodes_inversely=decoder == "inverse")
     vocabulary = _read(kind, named, pretokenizer, special_tokens, id_offset or None)
     if decoder == "inverse" and vocabulary.decoder != "inverse":
         return dataclasses.replace(vocabulary, decoder="inverse")
     return vocabulary
+
+
+def with_configuration(
+    files: Mapping[str, bytes], configuration: Mapping[str, bytes]
+) -> dict[str, bytes]:
+    """Return a vocabulary's files, with the configuration files that their format reads, too."""
+    if not any(map(is_sentencepiece, files.values())):
+        return dict(files)
+    return {name: configuration[name] for name in CONFIG_FILES if name in configuration} | {**files}
 
 
 def describe_ignored(
@@ -215,6 +232,8 @@ def _read_folder(files: Mapping[str, bytes]) -> Vocabulary:
 def _detect(files: Mapping[str, bytes]) -> str:
     """Detect the format by the names of the files, else by the beginning of the content."""
     names = files.keys()
+    if any(map(is_sentencepiece, files.values())):
+        return "sentencepiece"
     if CONFIG_NAME in names:
         return "kmer"
     if "merges.txt" in names or names == {"vocab.json"}:
@@ -230,6 +249,8 @@ def _detect(files: Mapping[str, bytes]) -> str:
         return _detect_json(data)
     if name.endswith(".tiktoken") or is_rank_file(data):
         return "tiktoken"
+    if name.endswith(".model"):
+        return "sentencepiece"  # A damaged one, whose fault the reader describes.
     return "vocab.txt"
 
 
@@ -270,8 +291,8 @@ def write_vocabulary(vocabulary: Vocabulary, format: str) -> dict[str, bytes]:
             return write_word_list(vocabulary, as_json=format == "vocab.json")
         case "kmer":
             return {CONFIG_NAME: write_kmer_config(vocabulary)}
-        case "tekken.json":
-            raise VocabularyError.at("format", "tekken.json is only read; write tokenizer.json")
+        case "tekken.json" | "sentencepiece":
+            raise VocabularyError.at("format", f"{format} is only read; write tokenizer.json")
         case "canonical":
             return {"vocabulary.canonical": canonical.to_bytes(vocabulary)}
     message = f"no format {format!r}; there are {', '.join(FORMATS)}"

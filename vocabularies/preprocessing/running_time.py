@@ -25,6 +25,12 @@ MAX_REPEATED = 32  # The largest lower bound of a repetition, such as 3 in ``a{3
 MAX_LITERAL = 4_000  # Characters; the library may compare all of them at each place of a text.
 MAX_STEPS = 32  # Of a normalizer or pre_tokenizer; each runs over the whole text.
 MAX_WORD = 256  # Letters of a WordPiece's longest word, or of a Unigram's longest token.
+# Patterns of SentencePiece models (formats/sentencepiece). Each may match only behind another
+# character, so that a run of these characters is looked at once.
+TRAILING_SPACE_SYMBOLS = r"(?<!▁)▁++\z"
+BYTE_NAME = r"(?<=<)(?=0x[0-9A-F]{2}>)"
+WHOLE_BYTE_NAME = r"(?<=\A<)(?=0x[0-9A-F]{2}>\z)"
+_BOUNDED = frozenset((TRAILING_SPACE_SYMBOLS, BYTE_NAME, WHOLE_BYTE_NAME))
 _STEPS = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
 _CHARACTER = re.compile(r"\\[pPxu]\{[^}]*\}|\\[^gk0-9]", re.DOTALL)
 _SET = re.compile(r"\[(?:\[[^\[\]]+\]|[^\[\]])+\]")
@@ -50,7 +56,7 @@ class UnknownPattern:
 
 def is_known(pattern: str) -> bool:
     """Whether a pattern is published, or certainly takes a bounded time for each character."""
-    return _has_known_form(pattern) or is_published_pattern(pattern)
+    return _has_known_form(pattern) or pattern in _BOUNDED or is_published_pattern(pattern)
 
 
 def _has_known_form(pattern: str) -> bool:

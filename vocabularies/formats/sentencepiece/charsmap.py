@@ -1,0 +1,47 @@
+"""Looks texts up in the normalization rules of a SentencePiece model.
+
+The rules are a 32-bit size, a double-array trie of that size, and the replacements. A unit of the
+trie has a label (bits 0 to 7 and 31), whether a key ends at it (bit 8), and an offset to its
+children (bits 10 to 30, times 256 if bit 9 is set).
+"""
+
+from __future__ import annotations
+
+import struct
+
+MAX_KEY = 64  # Bytes; 18 in the rules that SentencePiece comes with.
+
+
+def find_rewritten(charsmap: bytes, text: str) -> bool:
+    """Return whether a rule would replace a part of a text."""
+    data = text.encode()
+    return any(_has_key(charsmap, data[i : i + MAX_KEY]) for i in range(len(data)))
+
+
+def _has_key(charsmap: bytes, data: bytes) -> bool:
+    """Return whether the data begin with a key of the trie."""
+    size = int.from_bytes(charsmap[:4], "little")
+    num_units = min(size, len(charsmap) - 4) // 4
+    if num_units <= 0:
+        return False
+    place = _offset(_unit(charsmap, 0))
+    for byte in data:
+        place ^= byte
+        if place >= num_units:
+            return False
+        unit = _unit(charsmap, place)
+        if unit & (1 << 31 | 0xFF) != byte:
+            return False
+        if unit >> 8 & 1:
+            return True
+        place ^= _offset(unit)
+    return False
+
+
+def _unit(charsmap: bytes, place: int) -> int:
+    (unit,) = struct.unpack_from("<I", charsmap, 4 + 4 * place)
+    return int(unit)
+
+
+def _offset(unit: int) -> int:
+    return (unit >> 10) << ((unit & 1 << 9) >> 6)
