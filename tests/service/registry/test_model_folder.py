@@ -88,9 +88,6 @@ def test_a_folder_that_is_none_stops_the_start(tmp_path):
 def test_what_is_no_tokenizer_is_said(tmp_path):
     with pytest.raises(NoTokenizer, match=r"holds none of tokenizer\.json, tekken\.json"):
         read_model(settings(tmp_path))
-    (tmp_path / "tokenizer.model").write_bytes(b"\n\x0e\n\x05<unk>\x15\x00\x00\x00\x00\x18\x02")
-    with pytest.raises(NoTokenizer, match=r"tokenizer\.model is a SentencePiece model.*AutoToken"):
-        read_model(settings(tmp_path))
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(VocabularyError, match="model"):
         read_model(settings(tmp_path))
@@ -138,6 +135,21 @@ def test_what_a_tokenizer_says_and_the_service_does_not_follow_is_noted(tmp_path
     (folder / "tokenizer.json").write_bytes(changed)
     (note,) = read_model(settings(folder)).notes
     assert note.startswith("truncation")
+
+
+def test_a_sentencepiece_model_is_read_with_the_class_that_its_configuration_names(tmp_path):
+    models = Path(__file__).parents[2] / "vocabularies" / "formats" / "sentencepiece" / "models"
+    model = (models / "bpe_llama.model").read_bytes()
+    (tmp_path / "tokenizer.model").write_bytes(model)
+    assert read_model(settings(tmp_path)).vocabulary.prefix == ()
+    config = {"tokenizer_class": "LlamaTokenizer", "model_max_length": 2048}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    found = read_model(settings(tmp_path))
+    assert found.vocabulary.prefix == (1,)
+    assert found.config.values["model_max_length"] == 2048
+    (tmp_path / "other.model").write_bytes(model)
+    with pytest.raises(NoTokenizer, match="nor exactly one"):
+        read_model(settings(tmp_path))
 
 
 @pytest.mark.parametrize("name", ["qwen.tiktoken", "tokenizer.model"])

@@ -88,16 +88,6 @@ def test_bpe_that_is_not_byte_level_is_not_read_as_it(vocab, message):
     assert message in reason and "send tokenizer.json" in reason
 
 
-SENTENCEPIECE = b"\n\x0e\n\x05<unk>\x15\0\0\0\0\x18\x02\n\x0c\n\x03<s>\x15\0\0\0\0\x18\x03"
-
-
-@pytest.mark.parametrize("name", ["tokenizer.model", "upload", "spiece.model"])
-def test_a_sentencepiece_model_is_called_by_its_name(name):
-    [(where, message)] = findings({name: SENTENCEPIECE})
-    assert where == name
-    assert message.startswith("a SentencePiece model") and "tokenizer.json" in message
-
-
 @pytest.mark.parametrize(
     ("name", "content"),
     [("tokenizer_config.json", {"do_lower_case": True}), ("x", {"tokenizer_class": "T", "n": 1})],

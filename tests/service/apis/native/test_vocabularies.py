@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -127,6 +128,31 @@ def test_several_files_come_as_multipart_and_go_as_a_zip():
         assert {name: archive.read(name) for name in archive.namelist()} == written
 
     run(scenario)
+
+
+def test_a_sentencepiece_model_is_uploaded_alone_or_with_its_configuration():
+    tests = Path(__file__).parents[3]
+    folder = tests / "vocabularies" / "formats" / "sentencepiece" / "models"
+    model = (folder / "bpe_llama.model").read_bytes()
+    config = json.dumps({"tokenizer_class": "LlamaTokenizer", "chat_template": "{{ 1 }}"}).encode()
+
+    async def scenario(client, _):
+        for query in ("", "?format=sentencepiece"):
+            answer = await client.put(f"/v1/vocabularies/alone{query}", content=model)
+            assert answer.is_success, answer.text
+        files = [("files", ("tokenizer.model", model))]
+        files.append(("files", ("tokenizer_config.json", config)))
+        answer = await client.put("/v1/vocabularies/llama", files=files)
+        assert answer.status_code == 201, answer.text
+        found = {}
+        for name in ("alone", "llama"):
+            body = {"text": "the <s>", "vocabulary": name}
+            found[name] = (await client.post("/v1/encode", json=body)).json()["ids"]
+        assert found["llama"][0] == 1 and 1 not in found["alone"]
+        refused = await client.put("/v1/vocabularies/no", content=model[:-9] + b"\x0b")
+        assert refused.status_code == 422 and "byte" in refused.text
+
+    run(scenario, CpuEngine())
 
 
 @pytest.mark.slow
