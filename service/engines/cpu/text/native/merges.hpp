@@ -14,19 +14,20 @@
 #include <vector>
 
 #include "../../native/still_needed.hpp"
+#include "large_pages.hpp"
 
 namespace text {
 
 constexpr uint32_t NO_RANK = 0xFFFFFFFF;
 constexpr uint32_t FIRST_MERGED = 256;
-constexpr size_t MAX_SHORT = 64;     // Symbols that are merged by search; more, by a queue.
+constexpr size_t MAX_SHORT = 128;    // Bytes that are merged by search; more, by a tree.
 
 // Ranks of pairs of symbols; `entries` are left << 43 | right << 22 | rank, as gpu/text/bpe_tables.py makes them.
 class PairRanks {
    public:
     PairRanks(const uint64_t* entries, size_t count, uint64_t seed) : seed_((seed * 0x9E3779B97F4A7C15u) | 1), of_bytes_(1 << 16, NO_RANK) {
         size_t size = 64;
-        while (2 * size < 3 * count) size *= 2;
+        while (4 * size < 5 * count) size *= 2;
         shift_ = 64 - __builtin_ctzll(size);
         slots_.assign(size, EMPTY);
         size_t num_bits = 1 << 16;
@@ -71,52 +72,118 @@ class PairRanks {
     const uint64_t seed_;
     int shift_, filter_shift_;
     std::vector<uint64_t> filter_;       // A bit for each hash that a pair has: most pairs have none.
-    std::vector<uint64_t> slots_;
+    LargeVector<uint64_t> slots_;
     std::vector<uint32_t> of_bytes_;
 };
 
-// The first and last of the set bits of a mask above or below a place.
-inline size_t bit_above(uint64_t mask, size_t place) { return static_cast<size_t>(__builtin_ctzll(mask & (~uint64_t{1} << place))); }
-inline size_t bit_below(uint64_t mask, size_t place) {
-    return 63 - static_cast<size_t>(__builtin_clzll(mask & ((uint64_t{1} << place) - 1)));
+// Eight numbers, which the compiler keeps in a vector register.
+typedef int32_t Numbers __attribute__((vector_size(32)));
+constexpr size_t WIDTH = 8;
+constexpr int32_t NO_NUMBER = INT32_MAX;
+
+__attribute__((always_inline)) inline void set_lane(Numbers& numbers, size_t lane, int32_t number) {
+    constexpr Numbers LANES = {0, 1, 2, 3, 4, 5, 6, 7};
+    numbers = LANES == static_cast<int32_t>(lane) ? number - Numbers{} : numbers;
 }
 
-// Merges up to 64 bytes and writes the ids; returns the place behind them.
-//
-// Each symbol stays at the place of its first byte. `order` has rank << 6 | place of each symbol and the next one, so
-// that its least value is the leftmost pair of the lowest rank.
-__attribute__((always_inline)) inline int32_t* merge_short_by(const PairRanks& pairs, const uint8_t* bytes, size_t size, const int32_t* ids, int32_t* out) {
-    constexpr int32_t NONE = INT32_MAX;
-    uint32_t symbols[MAX_SHORT];
-    alignas(32) int32_t order[MAX_SHORT];
-    auto order_of = [](uint32_t rank, size_t place) {
-        return rank == NO_RANK ? NONE : static_cast<int32_t>(rank << 6 | static_cast<uint32_t>(place));
-    };
-    const size_t padded = (size + 7) / 8 * 8;
-    for (size_t i = 0; i < size; i++) symbols[i] = bytes[i];
-    for (size_t i = 0; i + 1 < size; i++) order[i] = order_of(pairs.of_bytes(bytes[i], bytes[i + 1]), i);
-    for (size_t i = size - 1; i < padded; i++) order[i] = NONE;
-    uint64_t live = size == 64 ? ~uint64_t{0} : (uint64_t{1} << size) - 1;
-    while (true) {
-        int32_t least = NONE;
-        for (size_t i = 0; i < padded; i++) least = std::min(least, order[i]);
-        if (least == NONE) break;
-        auto place = static_cast<size_t>(least & 63);
-        symbols[place] = FIRST_MERGED + static_cast<uint32_t>(least >> 6);
-        size_t gone = bit_above(live, place);
-        live &= ~(uint64_t{1} << gone);
-        order[gone] = NONE;
-        order[place] = NONE;
-        if (live >> place > 1) {
-            order[place] = order_of(pairs.find(symbols[place], symbols[bit_above(live, place)]), place);
-        }
-        if (place) {
-            size_t before = bit_below(live, place);
-            order[before] = order_of(pairs.find(symbols[before], symbols[place]), before);
-        }
+__attribute__((always_inline)) inline int32_t least_of(const Numbers& all) {
+    Numbers numbers = all;
+    auto fold = [&](const Numbers& moved) __attribute__((always_inline)) { numbers = moved < numbers ? moved : numbers; };
+    fold(__builtin_shuffle(numbers, Numbers{4, 5, 6, 7, 0, 1, 2, 3}));
+    fold(__builtin_shuffle(numbers, Numbers{2, 3, 0, 1, 6, 7, 4, 5}));
+    fold(__builtin_shuffle(numbers, Numbers{1, 0, 3, 2, 5, 4, 7, 6}));
+    return numbers[0];
+}
+
+// The least of 16 numbers, while single ones change, in two vector registers.
+struct FewNumbers {
+    static constexpr size_t SIZE = 2 * WIDTH;
+    Numbers halves[2];
+
+    __attribute__((always_inline)) FewNumbers(const Numbers* numbers, size_t) : halves{numbers[0], numbers[1]} {}
+    __attribute__((always_inline)) void set(size_t place, int32_t number) {
+        set_lane(halves[0], place, number);
+        set_lane(halves[1], place - WIDTH, number);
     }
-    for (; live; live &= live - 1) *out++ = ids[symbols[__builtin_ctzll(live)]];
+    __attribute__((always_inline)) int32_t least() const {
+        return least_of(halves[0] < halves[1] ? halves[0] : halves[1]);
+    }
+};
+
+// The least of 128 numbers, while single ones change: the minima of groups of eight are in two vector registers.
+//
+// A group is read and written as a whole: the processor would wait to read it behind a write of one number.
+struct ManyNumbers {
+    static constexpr size_t SIZE = 2 * WIDTH * WIDTH;
+    Numbers* groups;
+    Numbers minima[2];
+
+    __attribute__((always_inline)) ManyNumbers(Numbers* numbers, size_t count) : groups(numbers) {
+        alignas(Numbers) int32_t least[2 * WIDTH];
+        for (size_t group = 0; group < 2 * WIDTH; group++)
+            least[group] = group * WIDTH < count ? least_of(groups[group]) : NO_NUMBER;
+        std::memcpy(minima, least, sizeof(minima));
+    }
+    __attribute__((always_inline)) void set(size_t place, int32_t number) {
+        size_t group = place / WIDTH;
+        Numbers numbers = groups[group];
+        set_lane(numbers, place % WIDTH, number);
+        groups[group] = numbers;
+        int32_t least = least_of(numbers);
+        set_lane(minima[0], group, least);
+        set_lane(minima[1], group - WIDTH, least);
+    }
+    __attribute__((always_inline)) int32_t least() const {
+        return least_of(minima[0] < minima[1] ? minima[0] : minima[1]);
+    }
+};
+
+// Merges the bytes of a pretoken and writes the ids; returns the place behind them.
+//
+// Each symbol stays at the place of its first byte. The numbers are rank << 7 | place of each symbol and the next one,
+// so that the least one is the leftmost pair of the lowest rank.
+template <typename LeastNumbers>
+__attribute__((always_inline)) inline int32_t* merge_by(const PairRanks& pairs, const uint8_t* bytes, size_t size, const int32_t* ids, int32_t* out) {
+    constexpr size_t SIZE = LeastNumbers::SIZE;
+    constexpr int PLACE_BITS = 7;
+    static_assert(SIZE <= 1 << PLACE_BITS);
+    uint32_t symbols[SIZE];
+    uint8_t before[SIZE + 1], after[SIZE + 1];
+    union {
+        Numbers vectors[SIZE / WIDTH];
+        int32_t numbers[SIZE];
+    };
+    auto number_of = [](uint32_t rank, size_t place) {
+        return rank == NO_RANK ? NO_NUMBER : static_cast<int32_t>(rank << PLACE_BITS | static_cast<uint32_t>(place));
+    };
+    for (size_t i = 0; i < SIZE / WIDTH; i++) vectors[i] = NO_NUMBER - Numbers{};
+    for (size_t i = 0; i < size; i++) {
+        symbols[i] = bytes[i];
+        before[i] = static_cast<uint8_t>(i - 1);
+        after[i] = static_cast<uint8_t>(i + 1);
+    }
+    for (size_t i = 0; i + 1 < size; i++) numbers[i] = number_of(pairs.of_bytes(bytes[i], bytes[i + 1]), i);
+    LeastNumbers order(vectors, size);
+    for (int32_t least; (least = order.least()) != NO_NUMBER;) {
+        auto place = static_cast<size_t>(least) & ((1 << PLACE_BITS) - 1);
+        uint32_t symbol = FIRST_MERGED + static_cast<uint32_t>(least >> PLACE_BITS);
+        symbols[place] = symbol;
+        size_t gone = after[place], next = after[gone], previous = before[place];
+        after[place] = static_cast<uint8_t>(next);
+        before[next] = static_cast<uint8_t>(place);
+        order.set(gone, NO_NUMBER);
+        uint32_t rank = next < size ? pairs.find(symbol, symbols[next]) : NO_RANK;
+        order.set(place, number_of(rank, place));
+        if (place) order.set(previous, number_of(pairs.find(symbols[previous], symbol), previous));
+    }
+    for (size_t i = 0; i < size; i = after[i]) *out++ = ids[symbols[i]];
     return out;
+}
+
+// Merges up to MAX_SHORT bytes.
+__attribute__((always_inline)) inline int32_t* merge_short_by(const PairRanks& pairs, const uint8_t* bytes, size_t size, const int32_t* ids, int32_t* out) {
+    return size <= FewNumbers::SIZE ? merge_by<FewNumbers>(pairs, bytes, size, ids, out)
+                                    : merge_by<ManyNumbers>(pairs, bytes, size, ids, out);
 }
 
 using MergeShort = int32_t* (*)(const PairRanks&, const uint8_t*, size_t, const int32_t*, int32_t*);
