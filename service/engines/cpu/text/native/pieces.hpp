@@ -10,16 +10,14 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <mutex>
-#include <new>
 #include <vector>
 
-#include <sys/mman.h>
-
+#include "large_pages.hpp"
 #include "merges.hpp"
 #include "windows.hpp"
 
@@ -93,8 +91,9 @@ class WholeTokens {
 
     // Makes tables for so many tokens.
     WholeTokens(size_t num_short, size_t num_long, Seed seed)
-        : seed_(seed), keys_(table_size(num_short), Key{0, 0}), ids_(keys_.size(), NONE), long_(table_size(num_long)),
-          shift_(64 - __builtin_ctzll(keys_.size())), long_shift_(64 - __builtin_ctzll(long_.size())) {}
+        : seed_(seed), keys_(table_size(num_short)), ids_(keys_.size(), NONE), long_(table_size(num_long)),
+          filter_mask_(4 * keys_.size() - 1), filter_(keys_.size() / 16), shift_(64 - __builtin_ctzll(keys_.size())),
+          long_shift_(64 - __builtin_ctzll(long_.size())) {}
 
     // Adds a token that is not there yet.
     void add(const uint8_t* at, size_t size, int32_t id) {
@@ -102,13 +101,18 @@ class WholeTokens {
         uint8_t padded[16] = {};
         std::memcpy(padded, at, size);
         Key key = make_key(padded, size);
-        size_t slot = hash_key(key, seed_) >> shift_;
+        uint64_t hash = hash_key(key, seed_);
+        size_t bit = hash & filter_mask_;
+        filter_[bit / 64] |= uint64_t{1} << (bit % 64);
+        size_t slot = hash >> shift_;
         while (keys_[slot].high) slot = (slot + 1) & (keys_.size() - 1);
         keys_[slot] = key;
         ids_[slot] = id;
     }
 
     int32_t find(const Key& key, uint64_t hash) const {
+        size_t bit = hash & filter_mask_;
+        if (!(filter_[bit / 64] >> (bit % 64) & 1)) return NONE;
         for (size_t slot = hash >> shift_;; slot = (slot + 1) & (keys_.size() - 1)) {
             if (keys_[slot] == key) return ids_[slot];
             if (!keys_[slot].high) return NONE;
@@ -145,10 +149,12 @@ class WholeTokens {
     }
 
     const Seed seed_;
-    std::vector<Key> keys_;         // Their `high` is 0 where no token is: no length is 0.
-    std::vector<int32_t> ids_;
+    LargeVector<Key> keys_;         // Their `high` is 0 where no token is: no length is 0.
+    LargeVector<int32_t> ids_;
     std::vector<uint8_t> bytes_;    // Of the long tokens.
     std::vector<Long> long_;
+    const size_t filter_mask_;
+    std::vector<uint64_t> filter_;  // A bit for each hash that a short token has: most pretokens have none.
     const int shift_, long_shift_;
     size_t longest_ = 0;
 };
@@ -161,11 +167,30 @@ class LongCache {
    public:
     static constexpr size_t MAX_BYTES = 1024;   // Of a pretoken.
 
+    // Fetches the place of a pretoken to the processor's cache.
+    void fetch_entry(uint64_t hash) const {
+        __builtin_prefetch(shards_[shard_of(hash)].entries.data() + place_of(hash));
+    }
+
+    // Fetches the ids and bytes of a pretoken to the processor's cache.
+    void fetch_ids(uint64_t hash) {
+        Shard& shard = shards_[shard_of(hash)];
+        Lock lock(shard.is_used);
+        if (!lock.is_ours) return;
+        for (size_t way = 0; way < 2; way++) {
+            const Entry& entry = shard.entries[place_of(hash) ^ way];
+            if (entry.hash != hash) continue;
+            const int32_t* ids = shard.memory.data() + entry.begin;
+            __builtin_prefetch(ids);
+            __builtin_prefetch(ids + 16);
+        }
+    }
+
     // Copies the ids of a pretoken, and returns the place behind them; nullptr: it is not there.
     int32_t* find(const uint8_t* at, size_t size, uint64_t hash, int32_t* out) {
-        Shard& shard = shards_[hash >> (64 - SHARD_BITS)];
-        std::unique_lock<std::mutex> lock(shard.mutex, std::try_to_lock);
-        if (!lock || shard.entries.empty()) return nullptr;
+        Shard& shard = shards_[shard_of(hash)];
+        Lock lock(shard.is_used);
+        if (!lock.is_ours) return nullptr;
         for (size_t way = 0; way < 2; way++) {
             const Entry& entry = shard.entries[place_of(hash) ^ way];
             const int32_t* ids = shard.memory.data() + entry.begin;
@@ -176,21 +201,19 @@ class LongCache {
     }
 
     void add(const uint8_t* at, size_t size, uint64_t hash, const int32_t* ids, size_t count) {
-        Shard& shard = shards_[hash >> (64 - SHARD_BITS)];
-        std::unique_lock<std::mutex> lock(shard.mutex, std::try_to_lock);
-        if (!lock) return;
+        Shard& shard = shards_[shard_of(hash)];
+        Lock lock(shard.is_used);
+        if (!lock.is_ours) return;
         size_t words = count + (size + 3) / 4;
-        if (shard.entries.empty() || shard.memory.size() + words > SHARD_WORDS) shard.clear();
-        size_t begin = shard.memory.size();
-        shard.memory.resize(begin + words);
+        if (shard.num_words + words > SHARD_WORDS) shard.clear();
+        size_t begin = shard.num_words;
+        shard.num_words += words;
         std::memcpy(shard.memory.data() + begin, ids, count * sizeof(int32_t));
         std::memcpy(shard.memory.data() + begin + count, at, size);
         Entry* entry = &shard.entries[place_of(hash)];
         if (entry->size && !shard.entries[place_of(hash) ^ 1].size) entry = &shard.entries[place_of(hash) ^ 1];
         *entry = {hash, static_cast<uint32_t>(begin), static_cast<uint16_t>(size), static_cast<uint16_t>(count)};
     }
-
-    void clear() { for (Shard& shard : shards_) shard.clear(); }
 
    private:
     static constexpr size_t SHARD_BITS = 6, ENTRY_BITS = 11;
@@ -202,17 +225,34 @@ class LongCache {
         uint16_t size = 0, count = 0;
     };
 
+    // Memory that nobody has written to takes none.
     struct Shard {
-        std::mutex mutex;
-        std::vector<Entry> entries;
-        std::vector<int32_t> memory;
+        std::atomic_flag is_used = ATOMIC_FLAG_INIT;
+        LargeVector<Entry> entries = LargeVector<Entry>(size_t{1} << ENTRY_BITS);
+        LargeVector<int32_t> memory = LargeVector<int32_t>(SHARD_WORDS);
+        size_t num_words = 0;
 
         void clear() {
             entries.assign(size_t{1} << ENTRY_BITS, Entry{});
-            memory.clear();
+            num_words = 0;
         }
     };
 
+    // Holds a shard, if no other thread does.
+    struct Lock {
+        std::atomic_flag& flag;
+        const bool is_ours;
+
+        explicit Lock(std::atomic_flag& is_used)
+            : flag(is_used), is_ours(!is_used.test_and_set(std::memory_order_acquire)) {}
+        Lock(const Lock&) = delete;
+        Lock& operator=(const Lock&) = delete;
+        ~Lock() {
+            if (is_ours) flag.clear(std::memory_order_release);
+        }
+    };
+
+    static size_t shard_of(uint64_t hash) { return hash >> (64 - SHARD_BITS); }
     static size_t place_of(uint64_t hash) { return hash & ((size_t{1} << ENTRY_BITS) - 1); }
 
     Shard shards_[size_t{1} << SHARD_BITS];
@@ -268,30 +308,6 @@ struct Model {
     }
 };
 
-// Zeroed memory in large pages, where the system has them: a look-up then needs no walk through page tables.
-template <typename Element>
-class LargeArray {
-   public:
-    explicit LargeArray(size_t count) : size_(count * sizeof(Element)) {
-        void* memory = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (memory == MAP_FAILED) throw std::bad_alloc();
-        elements_ = static_cast<Element*>(memory);
-#ifdef MADV_HUGEPAGE
-        madvise(memory, size_, MADV_HUGEPAGE);
-#endif
-    }
-    LargeArray(const LargeArray&) = delete;
-    LargeArray& operator=(const LargeArray&) = delete;
-    ~LargeArray() { munmap(elements_, size_); }
-
-    Element& operator[](size_t i) { return elements_[i]; }
-    const Element* data() const { return elements_; }
-
-   private:
-    const size_t size_;
-    Element* elements_;
-};
-
 // A bounded memory of pretokens and their ids, for one thread.
 //
 // A bucket has two pretokens in 64 bytes, both of which are compared at once. A pretoken is in the bucket that its hash
@@ -300,7 +316,6 @@ class ShortCache {
    public:
     static constexpr size_t BITS = 16;          // Of the number of buckets.
     static constexpr size_t MAX_INLINE = 3;     // Ids in a bucket; further ones are apart.
-    static constexpr size_t BUCKETS_TRIED = 2;
 
     ShortCache() : buckets_(size_t{1} << BITS), further_(size_t{2} << BITS) {}
 
@@ -314,25 +329,28 @@ class ShortCache {
         Entry entries[2];
     };
 
-    // Returns the entry of a pretoken, or nullptr; `free` then is an entry for it.
-    Entry* find(const Key& key, uint64_t hash, Entry*& free) {
+    // Returns the entry of a pretoken in its second bucket, or nullptr.
+    const Entry* find_in_second(const Key& key, uint64_t hash) const {
+        for (const Entry& entry : second_bucket(hash)->entries) {
+            if (entry.key == key) return &entry;
+        }
+        return nullptr;
+    }
+
+    // Returns the entry for a pretoken that is in neither bucket: a free one, or one of another pretoken.
+    Entry& choose_entry(uint64_t hash) {
         size_t first = hash >> (64 - BITS);
-        for (size_t tried = 0; tried < BUCKETS_TRIED; tried++) {
-            Bucket& bucket = buckets_[first ^ tried];
-            bool is_second = bucket.entries[1].key == key;
-            if (is_second || bucket.entries[0].key == key) return &bucket.entries[is_second];
-            for (Entry& entry : bucket.entries) {
-                if (entry.key.high) continue;
-                free = &entry;
-                return nullptr;
+        for (size_t bucket : {first, first ^ 1}) {
+            for (Entry& entry : buckets_[bucket].entries) {
+                if (!entry.key.high) return entry;
             }
         }
-        free = &buckets_[first].entries[hash >> 8 & 1];
-        return nullptr;
+        return buckets_[first].entries[hash >> 8 & 1];
     }
 
     // The first bucket of a pretoken, in which most are.
     const Bucket* first_bucket(uint64_t hash) const { return buckets_.data() + (hash >> (64 - BITS)); }
+    const Bucket* second_bucket(uint64_t hash) const { return buckets_.data() + ((hash >> (64 - BITS)) ^ 1); }
 
     // The ids of an entry behind the first three.
     int32_t* further_ids(const Entry* entry) {
@@ -343,8 +361,8 @@ class ShortCache {
     struct Further {
         int32_t ids[MAX_KEY - MAX_INLINE];
     };
-    LargeArray<Bucket> buckets_;
-    LargeArray<Further> further_;   // Most of its memory is never used.
+    LargeVector<Bucket> buckets_;
+    LargeVector<Further> further_;   // Most of its memory is never used.
 };
 
 // Finds the ids of pretokens for one thread and one vocabulary.
@@ -357,7 +375,7 @@ class PieceEncoder {
 
     // Forgets pretokens of a text that was abandoned; long pretokens of the next one are, if it is not `needed`.
     void begin(StillNeeded* needed) {
-        num_pending_ = 0;
+        num_pending_ = num_long_ = num_later_ = 0;
         needed_ = needed;
     }
 
@@ -368,11 +386,14 @@ class PieceEncoder {
         if (__builtin_expect(size > MAX_KEY, 0)) {
             next.key = {size, 0};
             next.hash = hash_long(at, size, model_.seed);
+            long_[num_long_++] = static_cast<uint8_t>(num_pending_ - 1);
+            model_.long_pretokens.fetch_entry(next.hash);
             return;
         }
         next.key = make_key(at, size);
         next.hash = hash_key(next.key, model_.seed);
         __builtin_prefetch(short_.first_bucket(next.hash));
+        __builtin_prefetch(short_.second_bucket(next.hash));
     }
 
     bool is_full() const { return num_pending_ >= MAX_PENDING - WINDOW; }
@@ -380,6 +401,7 @@ class PieceEncoder {
     // Writes the ids of the pretokens since the last call; returns the place behind them.
     // There is memory for an id for each byte, and for SLACK more.
     int32_t* write(int32_t* out) {
+        for (size_t i = 0; i < num_long_; i++) model_.long_pretokens.fetch_ids(pending_[long_[i]].hash);
         for (const Pending *next = pending_, *end = pending_ + num_pending_; next < end; next++) {
             const Key key = next->key;
             if (__builtin_expect(!key.high, 0)) {
@@ -395,10 +417,16 @@ class PieceEncoder {
             }
             const ShortCache::Entry& entry = bucket->entries[is_second];
             std::memcpy(out, entry.ids, sizeof(entry.ids));
-            if (__builtin_expect(entry.count > ShortCache::MAX_INLINE, 0)) copy_further(entry, out);
+            if (__builtin_expect(entry.count > ShortCache::MAX_INLINE, 0)) {
+                const int32_t* ids = short_.further_ids(&entry);
+                __builtin_prefetch(ids);
+                __builtin_prefetch(ids + MAX_KEY - ShortCache::MAX_INLINE - 1);
+                later_[num_later_++] = {ids, out + ShortCache::MAX_INLINE, entry.count - ShortCache::MAX_INLINE};
+            }
             out += entry.count;
         }
-        num_pending_ = 0;
+        copy_later_ids();
+        num_pending_ = num_long_ = 0;
         return out;
     }
 
@@ -409,32 +437,47 @@ class PieceEncoder {
         uint64_t hash;
         const uint8_t* at;
     };
+    // Ids behind the first three of a pretoken, which are copied when they are in the processor's cache.
+    struct LaterIds {
+        const int32_t* from;
+        int32_t* to;
+        size_t count;
+    };
     static constexpr size_t MAX_PENDING = 2 * WINDOW;
     static constexpr size_t FURTHER_BYTES = sizeof(int32_t) * (MAX_KEY - ShortCache::MAX_INLINE);
+
+    void copy_later_ids() {
+        for (size_t i = 0; i < num_later_; i++) {
+            const LaterIds& ids = later_[i];
+            for (size_t each = 0; each < ids.count; each++) ids.to[each] = ids.from[each];
+        }
+        num_later_ = 0;
+    }
 
     void copy_further(const ShortCache::Entry& entry, int32_t* out) {
         std::memcpy(out + ShortCache::MAX_INLINE, short_.further_ids(&entry), FURTHER_BYTES);
     }
 
     __attribute__((noinline)) int32_t* encode_elsewhere(const Pending& pending, int32_t* out) {
-        ShortCache::Entry* free;
-        if (const ShortCache::Entry* entry = short_.find(pending.key, pending.hash, free)) {
+        if (const ShortCache::Entry* entry = short_.find_in_second(pending.key, pending.hash)) {
             std::memcpy(out, entry->ids, sizeof(entry->ids));
             if (entry->count > ShortCache::MAX_INLINE) copy_further(*entry, out);
             return out + entry->count;
         }
+        copy_later_ids();   // The new entry may replace one of those.
+        ShortCache::Entry& entry = short_.choose_entry(pending.hash);
         int32_t id = model_.tokens.find(pending.key, pending.hash);
         if (id != WholeTokens::NONE) {
-            *free = {pending.key, {id, 0, 0}, 1};
+            entry = {pending.key, {id, 0, 0}, 1};
             *out = id;
             return out + 1;
         }
         int32_t* end = merge(pending.at, pending.key.high >> 56, out);
-        free->key = pending.key;
-        free->count = static_cast<uint32_t>(end - out);
-        std::memcpy(free->ids, out, sizeof(free->ids));
-        if (free->count > ShortCache::MAX_INLINE)
-            std::memcpy(short_.further_ids(free), out + ShortCache::MAX_INLINE, FURTHER_BYTES);
+        entry.key = pending.key;
+        entry.count = static_cast<uint32_t>(end - out);
+        std::memcpy(entry.ids, out, sizeof(entry.ids));
+        if (entry.count > ShortCache::MAX_INLINE)
+            std::memcpy(short_.further_ids(&entry), out + ShortCache::MAX_INLINE, FURTHER_BYTES);
         return end;
     }
 
@@ -463,8 +506,10 @@ class PieceEncoder {
     ShortCache short_;
     LongMerger merger_;
     StillNeeded* needed_ = nullptr;
-    size_t num_pending_ = 0;
+    size_t num_pending_ = 0, num_long_ = 0, num_later_ = 0;
     Pending pending_[MAX_PENDING];
+    uint8_t long_[MAX_PENDING];      // The places of long pretokens among the pending ones.
+    LaterIds later_[MAX_PENDING];
 };
 
 }  // namespace text

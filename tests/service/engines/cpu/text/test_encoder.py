@@ -369,6 +369,42 @@ def test_one_long_pretoken(unit):
     assert ids.tolist() == library_of("gpt2").encode(Batch([text]), PLAIN).ids.tolist()
 
 
+@pytest.mark.parametrize("name", ["gpt2", "o200k"])
+def test_pretokens_at_the_limits_of_caches_and_merges(name):
+    """Pretokens that differ in one byte, around 15, 16, 128 and 1,024 bytes, new and again."""
+    chance = random.Random(name)
+    words = []
+    for size in (
+        1,
+        2,
+        3,
+        7,
+        8,
+        9,
+        14,
+        15,
+        16,
+        17,
+        18,
+        31,
+        32,
+        33,
+        64,
+        65,
+        126,
+        127,
+        128,
+        129,
+        1024,
+        1025,
+    ):
+        word = "".join(chance.choices("ab", k=size))
+        places = {0, size // 2, size - 1}
+        words += [word] + [word[:place] + "s" + word[place + 1 :] for place in places]
+    text = " ".join(word for _ in range(3) for word in chance.sample(words, len(words)))
+    check(encoder_of(name), [text, text.replace(" ", ""), text])
+
+
 def test_more_pretokens_than_a_cache_holds():
     encoder = TextEncoder(load("gpt2"), token_table(load("gpt2")))
     chance = random.Random(3)
