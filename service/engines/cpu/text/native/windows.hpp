@@ -7,8 +7,8 @@
 //     starts   1 . 1 . 1 1 . 1 . 1 1
 //              |-| |-| | |-| |-| | certain: up to here, since more white space may follow
 //
-// What the masks cannot tell (white space of several bytes, a capital behind a letter without case) is *hard*: starts in
-// front of it are certain, and the automaton finds the pretoken that has it.
+// What the masks cannot tell (a capital behind a letter without case, the letter ſ) is *hard*: starts in front of it are
+// certain, and the automaton finds the pretoken that has it.
 #pragma once
 
 #include <algorithm>
@@ -38,6 +38,12 @@ struct Window {
 
     // The first bytes of the characters behind those of which `mask` has the first bytes.
     uint64_t next(uint64_t mask) const { return (continued + (mask << 1)) & ~continued; }
+
+    // The first bytes of the characters of which `mask` has the last bytes. White space has up to three.
+    uint64_t first(uint64_t mask) const {
+        uint64_t before = (mask & continued) >> 1;
+        return ((mask | before) & ~continued) | (before & continued) >> 1;
+    }
 };
 
 inline uint64_t bits_below(int count) { return count >= 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1; }
@@ -58,7 +64,7 @@ inline void add_wide_characters(const uint8_t* at, uint64_t high, const Characte
         put(window.upper, UPPER);
         put(window.lower, LOWER);
         put(window.space, SPACE);
-        put(window.hard, SPACE | FOLDED);
+        put(window.hard, FOLDED);
     };
     while (high) {
         int place = lowest_bit(high);
@@ -91,7 +97,7 @@ inline int contraction_size(const uint8_t* at, const Window& w, int quote, uint8
 inline uint64_t gpt2_starts(const uint8_t* at, const Window& w) {
     uint64_t sign = w.valid & ~(w.letter | w.digit | w.space);
     uint64_t runs = (w.letter & ~(w.letter << 1)) | (w.digit & ~(w.digit << 1)) | (sign & ~(sign << 1));
-    uint64_t last_space = w.space & ((w.valid & ~w.space) >> 1);
+    uint64_t last_space = w.first(w.space & ((w.valid & ~w.space) >> 1));
     uint64_t starts = (runs & ~(w.blank << 1)) | (w.space & ~(w.space << 1)) | last_space;
     for (uint64_t quotes = starts & w.quote & (w.letter >> 1); quotes; quotes &= quotes - 1) {
         int quote = lowest_bit(quotes), size = contraction_size(at, w, quote, 0);
@@ -123,7 +129,7 @@ inline uint64_t sign_and_space_starts(const Window& w, uint64_t sign) {
     uint64_t behind_signs = w.line & ~(w.line + ((sign << 1) & w.line));
     uint64_t space = w.space & ~behind_signs;
     uint64_t blanks = space & ~w.line;
-    uint64_t last_blank = blanks & ((w.valid & ~w.space) >> 1);
+    uint64_t last_blank = w.first(blanks & ((w.valid & ~w.space) >> 1));
     uint64_t behind_line = blanks & ((space & w.line) << 1);
     // Blanks between two line breaks do not start: the sum carries from their first one to the line break.
     for (uint64_t ends = (blanks + behind_line) & space & w.line; ends; ends &= ends - 1) {
