@@ -110,13 +110,22 @@ class StretchEncoder {
     // Finds the last token of every place.
     void find_lasts() {
         stretch_.last(0) = BEGIN_LAST;
-        Place border = 0;         // Behind the last mixed letter, or the begin.
-        for (Place mixed : stretch_.mixed()) {
-            find_lasts_behind(border, mixed);
-            try_all_tokens(mixed + 1);
-            border = mixed + 1;
+        border_ = 0;
+        next_mixed_ = 0;
+        Place place = find_first_lasts(), size = stretch_.size();
+        Block blocks[3];          // What a block reads is prefetched one and two blocks ahead.
+        load_two(place, blocks[0], blocks[1]);
+        for (int number = 0; place <= size; number++) {
+            Block &block = blocks[number % 3], &next = blocks[(number + 1) % 3], &third = blocks[(number + 2) % 3];
+            load(next.place + next.count, third);
+            look_at_more_letters(next);
+            place = find_lasts_of(block, place);
+            if (2 * __builtin_popcountll(block.lists) <= block.count) continue;
+            Place behind = extend_repeat(place);
+            if (behind == place) continue;
+            place = behind;
+            load_two(place, next, third);
         }
-        find_lasts_behind(border, stretch_.size());
     }
 
    private:
@@ -130,81 +139,99 @@ class StretchEncoder {
         uint64_t records[BLOCK];
     };
 
-    // Finds the last tokens from a border up to a place with bases alone in between.
-    void find_lasts_behind(Place border, Place end) {
-        Place place = border == 0 ? find_first_lasts(end) : find_lasts_near(border, end);
-        if (place > end) return;
-        Block blocks[3];          // What a block reads is prefetched one and two blocks ahead.
-        load_two(place, end, border, blocks[0], blocks[1]);
-        for (int number = 0; place <= end; number++) {
-            Block &block = blocks[number % 3], &next = blocks[(number + 1) % 3], &third = blocks[(number + 2) % 3];
-            load(next.place + next.count, end, third);
-            look_at_more_letters(next, border);
-            choose_all(block, border);
-            place += block.count;
-            if (2 * __builtin_popcountll(block.lists) <= block.count) continue;
-            Place behind = extend_repeat(place, end, border);
-            if (behind == place) continue;
-            place = behind;
-            load_two(place, end, border, next, third);
+    // Finds the last tokens from a place up to the end of its block, or behind it; returns the next place.
+    Place find_lasts_of(const Block& block, Place place) {
+        const Place end = block.place + block.count;
+        while (place < end) {
+            Place until = std::min(end, bases_end() + 1);
+            choose_all(block, place, until);
+            place = std::max(place, until);
+            if (place <= bases_end() || place > stretch_.size()) continue;
+            try_all_tokens(place);
+            border_ = place;
+            next_mixed_++;
+            place = find_lasts_near();
         }
+        return place;
+    }
+
+    // The next mixed letter, or the end.
+    Place bases_end() const {
+        return next_mixed_ < stretch_.mixed().size() ? stretch_.mixed()[next_mixed_] : stretch_.size();
     }
 
     // Loads the block of a place, and the one behind it.
-    void load_two(Place place, Place end, Place border, Block& block, Block& next) const {
-        load(place, end, block);
-        look_at_more_letters(block, border);
-        load(place + block.count, end, next);
+    void load_two(Place place, Block& block, Block& next) const {
+        load(place, block);
+        look_at_more_letters(block);
+        load(place + block.count, next);
     }
 
     // Finds the last tokens of the first places; returns the next one.
-    Place find_first_lasts(Place end) {
-        Place place = 1 + copy_repeat(end);
-        if (place > Repeats::LENGTH) return extend_repeat(place, end, 0);
-        for (; place <= end && place < tables_.k(); place++)
+    Place find_first_lasts() {
+        Place place = 1 + copy_repeat(bases_end());
+        if (place > Repeats::LENGTH) return extend_repeat(place);
+        for (; place <= bases_end() && place < tables_.k(); place++)
             stretch_.last(place) = tables_.of_short(stretch_.latest(place), static_cast<int>(place));
+        return find_lasts_by_k(place);
+    }
+
+    // Finds the last tokens of places that have too few letters in front of them to look at more than k.
+    Place find_lasts_by_k(Place place) {
+        Place end = std::min(border_ + tail_behind_border() + tables_.k() + MORE - 1, bases_end());
+        for (; place <= end; place++) {
+            uint64_t record = tables_.records()[ending(stretch_.latest(place), tables_.k())];
+            if (LastTokens::has_list(record)) choose(place, record);
+            else stretch_.last(place) = choose_of_two(record, stretch_.last(place - LastTokens::tested_length(record)));
+        }
         return place;
     }
 
     // Finds the last tokens of the places near a mixed letter; returns the next one.
     //
-    // The letters behind the mixed one are encoded as if they were a text. If their first token may follow the last
-    // token in front of them, that is right (*Pairs decide*); else all tokens are tried.
-    Place find_lasts_near(Place border, Place end) {
-        uint16_t first_tokens[MAX_K + MAX_LETTERS];  // Of the letters behind the border, by their number.
-        uint16_t in_front = id_at(border, stretch_.length(border));
-        bool is_alone = true;                        // All last tokens so far are those of the letters alone.
-        Place place = border + 1;
-        for (; place <= end && place < border + tokens_.tail + tables_.k(); place++) {
-            auto count = static_cast<int>(place - border);
-            if (count >= tables_.k() && !(is_alone && choose_by_record(place))) {
-                try_all_tokens(place);
-                is_alone = false;
-                continue;
-            }
-            if (count < tables_.k()) stretch_.last(place) = tables_.of_short(stretch_.latest(place), count);
-            int length = stretch_.length(place);
-            first_tokens[count] = length == count ? id_at(place, length) : first_tokens[count - length];
-            if (tokens_.may_follow(in_front, first_tokens[count])) continue;
-            try_all_tokens(place);
-            is_alone = false;
+    // The letters behind the mixed one are encoded as if they were a text. The last token that this leaves at a place is
+    // right if it may follow the last token in front of it. If that one, too, is the one of the letters alone, it may;
+    // only the first of these tokens, or one behind another token, has to be tested. Else all tokens are tried.
+    Place find_lasts_near() {
+        bool is_alone[MAX_K + MAX_LETTERS] = {true};  // Whether last tokens are those of the letters alone.
+        Place place = border_ + 1, end = std::min(border_ + tokens_.tail + tables_.k() - 1, bases_end());
+        for (; place <= end; place++) {
+            auto count = static_cast<int>(place - border_);
+            Last alone;
+            is_alone[count] = find_alone(place, count, is_alone, &alone) &&
+                              may_be_last(place, alone >> LENGTH_SHIFT, is_alone);
+            if (is_alone[count]) stretch_.last(place) = alone;
+            else try_all_tokens(place);
         }
-        return place;
+        return find_lasts_by_k(place);
     }
 
-    // Finds the last token of a place by k letters; false if they do not tell.
-    bool choose_by_record(Place place) {
+    // Finds the last token of letters alone, if tables tell it.
+    bool find_alone(Place place, int count, const bool* is_alone, Last* alone) {
+        if (count < tables_.k()) {
+            *alone = tables_.of_short(stretch_.latest(place), count);
+            return true;
+        }
         uint64_t record = tables_.records()[ending(stretch_.latest(place), tables_.k())];
-        if (LastTokens::has_list(record)) return false;
-        stretch_.last(place) = choose_of_two(record, stretch_.last(place - LastTokens::tested_length(record)));
+        int tested = LastTokens::tested_length(record);
+        if (LastTokens::has_list(record) || (tested < tables_.k() && !is_alone[count - tested])) return false;
+        *alone = choose_of_two(record, stretch_.last(place - tested));
         return true;
+    }
+
+    // Whether the last token of the letters behind a border alone may follow the token in front of it.
+    bool may_be_last(Place place, int length, const bool* is_alone) {
+        Place begin = place - length;
+        if (begin > border_ && is_alone[begin - border_]) return true;
+        uint16_t id = tokens_.spelled.find(tokens_.by_id, stretch_.packed(), place, length);
+        return may_begin(tokens_.by_id[id].right, begin);
     }
 
     // Loads the records of the next places, finds those with lists, and prefetches what is read of these. All of it is
     // done a block ahead, so that no choice waits for memory, and without a branch.
-    void load(Place place, Place end, Block& block) const {
+    void load(Place place, Block& block) const {
         block.place = place;
-        block.count = static_cast<int>(std::max<Place>(0, std::min<Place>(BLOCK, end - place + 1)));
+        block.count = static_cast<int>(std::max<Place>(0, std::min<Place>(BLOCK, stretch_.size() - place + 1)));
         block.lists = 0;
         const uint64_t* table = tables_.records();
         const uint64_t mask = mask_of(tables_.k());
@@ -227,36 +254,35 @@ class StretchEncoder {
         }
     }
 
-    // Replaces records with lists by those of more letters, where these are behind the border.
-    void look_at_more_letters(Block& block, Place border) const {
-        const Place first = border + tables_.k() + MORE + tail_behind(border);
+    // Replaces records with lists by those of more letters. Near a border these are wrong, and not read.
+    void look_at_more_letters(Block& block) const {
         for (uint64_t lists = block.lists; lists; lists &= lists - 1) {
             int i = __builtin_ctzll(lists);
             uint64_t& record = block.records[i];
-            Place place = block.place + i;
-            if (!LastTokens::has_block(record) || place < first) continue;
-            record = tables_.more_record(record, stretch_.latest(place));
+            if (!LastTokens::has_block(record)) continue;
+            record = tables_.more_record(record, stretch_.latest(block.place + i));
             tables_.prefetch_options(record);
         }
     }
 
-    // Finds the last tokens of a block, one after another. Lists are rare, and one branch each costs the least.
-    void choose_all(const Block& block, Place border) {
+    // Finds the last tokens of a part of a block, one after another. Lists are rare, and one branch each costs the least.
+    void choose_all(const Block& block, Place place, Place end) {
         Last* last = &stretch_.last(block.place);
+        const auto count = static_cast<int>(end - block.place);
 #pragma GCC unroll 8
-        for (int i = 0; i < block.count; i++) {
+        for (auto i = static_cast<int>(place - block.place); i < count; i++) {
             uint64_t record = block.records[i];
-            if (__builtin_expect(LastTokens::has_list(record), 0)) choose(block.place + i, record, border);
+            if (__builtin_expect(LastTokens::has_list(record), 0)) choose(block.place + i, record);
             else last[i] = choose_of_two(record, last[i - LastTokens::tested_length(record)]);
         }
     }
 
     // Finds the last token of a place by a list. Not inlined, so that it leaves the loop its registers.
-    __attribute__((noinline)) void choose(Place place, uint64_t record, Place border) {
+    __attribute__((noinline)) void choose(Place place, uint64_t record) {
         const Option* option = tables_.options(record);
         for (; option->test != Option::NONE; option++) {  // A token of bases does not reach across the border.
             Place begin = place - option->length;
-            if (begin >= border && passes(*option, place, begin)) break;
+            if (begin >= border_ && passes(*option, place, begin)) break;
         }
         set_last(place, *option);
     }
@@ -266,8 +292,8 @@ class StretchEncoder {
         return static_cast<Last>(chosen & LAST_MASK);
     }
 
-    // The bases behind a border that mixed tokens may have.
-    int tail_behind(Place border) const { return border ? tokens_.tail : 0; }
+    // The bases behind the border that mixed tokens may have.
+    int tail_behind_border() const { return border_ ? tokens_.tail : 0; }
 
     bool passes(const Option& option, Place place, Place begin) {
         if (option.test == Option::BY_LETTERS) return is_spelled(option, place) && may_begin(option.right, begin);
@@ -310,7 +336,7 @@ class StretchEncoder {
 
     // The id of a token of so many letters in front of a place.
     uint16_t id_at(Place place, int length) {
-        if (!stretch_.mixed().empty()) {
+        if (length <= tokens_.longest_mixed && !stretch_.mixed().empty()) {
             const uint8_t* end = stretch_.codes() + place;
             if (std::any_of(end - length, end, [](uint8_t code) { return code >= FIRST_MIXED; })) {
                 uint32_t node = 0;
@@ -363,12 +389,12 @@ class StretchEncoder {
     //
     // The last token of a place follows from those of the `longest` places in front of it, and from the letters of
     // these tokens. If all of these are those a period before, so is the next last token.
-    Place extend_repeat(Place place, Place end, Place border) {
+    Place extend_repeat(Place place) {
         const int reach = tokens_.longest;
-        Place known = place - 1 - border;
+        Place known = place - 1 - border_;
         for (int period = 1; period <= MAX_LETTERS && known >= 2 * reach + period; period++) {
             if (repeated(place - 1, period, 2 * reach) < 2 * reach || !lasts_repeat(place - 1, period)) continue;
-            Place until = place + repeated_from(place - 1, end, period);
+            Place until = place + repeated_from(place - 1, bases_end(), period);
             for (; place < until; place++) {
                 stretch_.last(place) = stretch_.last(place - period);
                 stretch_.long_length(place) = stretch_.long_length(place - period);
@@ -390,6 +416,8 @@ class StretchEncoder {
     const LastTokens& tables_;
     const Repeats* repeats_;
     Stretch& stretch_;
+    Place border_ = 0;         // Behind the latest mixed letter, or the begin.
+    size_t next_mixed_ = 0;    // The number of the next mixed letter.
 };
 
 // Computes the last tokens of all repeats. The vocabulary's bases have codes below `num_bases`.

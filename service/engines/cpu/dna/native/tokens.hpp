@@ -262,7 +262,7 @@ struct Tokens {
     Pairs pairs;
     SpelledTokens spelled;
     Endings endings;           // Filled if there are mixed tokens.
-    int longest = 1;
+    int longest = 1, longest_mixed = 0;
     int tail = 0;              // The most bases behind the last mixed letter of a token.
     bool has_mixed = false;
 
@@ -322,6 +322,7 @@ struct Tokens {
     void add(const Token& token) {
         has_mixed |= token.is_mixed;
         longest = std::max<int>(longest, token.length);
+        if (token.is_mixed) longest_mixed = std::max<int>(longest_mixed, token.length);
         if (by_id.size() <= token.id) {
             by_id.resize(token.id + 1u);
             left_of.resize(token.id + 1u);
