@@ -194,12 +194,13 @@ class StretchEncoder {
     // only the first of these tokens, or one behind another token, has to be tested. Else all tokens are tried.
     Place find_lasts_near() {
         bool is_alone[MAX_K + MAX_LETTERS] = {true};  // Whether last tokens are those of the letters alone.
+        const uint16_t in_front = tokens_.left_of[id_at(border_, stretch_.length(border_))];
         Place place = border_ + 1, end = std::min(border_ + tokens_.tail + tables_.k() - 1, bases_end());
         for (; place <= end; place++) {
             auto count = static_cast<int>(place - border_);
             Last alone;
             is_alone[count] = find_alone(place, count, is_alone, &alone) &&
-                              may_be_last(place, alone >> LENGTH_SHIFT, is_alone);
+                              may_be_last(place, alone >> LENGTH_SHIFT, in_front, is_alone);
             if (is_alone[count]) stretch_.last(place) = alone;
             else try_all_tokens(place);
         }
@@ -219,12 +220,14 @@ class StretchEncoder {
         return true;
     }
 
-    // Whether the last token of the letters behind a border alone may follow the token in front of it.
-    bool may_be_last(Place place, int length, const bool* is_alone) {
+    // Whether the last token of the letters behind the border alone may follow the token in front of it. A token of left
+    // class `in_front` is in front of the border.
+    bool may_be_last(Place place, int length, uint16_t in_front, const bool* is_alone) {
         Place begin = place - length;
         if (begin > border_ && is_alone[begin - border_]) return true;
         uint16_t id = tokens_.spelled.find(tokens_.by_id, stretch_.packed(), place, length);
-        return may_begin(tokens_.by_id[id].right, begin);
+        uint16_t right = tokens_.by_id[id].right;
+        return begin == border_ ? tokens_.pairs.may_follow_mixed(in_front, right) : may_begin(right, begin);
     }
 
     // Loads the records of the next places, finds those with lists, and prefetches what is read of these. All of it is

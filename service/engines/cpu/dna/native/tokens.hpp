@@ -199,7 +199,8 @@ class Pairs {
     // `bits` has a row of `row_words` words for each left class, and a bit in it for each right class. `order` has the
     // left classes in the order in which they are numbered here.
     Pairs(const uint32_t* bits, size_t row_words, const std::vector<uint16_t>& order)
-        : num_right_(32 * row_words), row_words_((order.size() + 31) / 32), bits_(num_right_ * row_words_) {
+        : num_right_(32 * row_words), row_words_((order.size() + 31) / 32), bits_(num_right_ * row_words_),
+          first_bits_(num_right_) {
         for (size_t left = 0; left < order.size(); left += 32)
             for (size_t word = 0; word < row_words; word++) {
                 uint32_t block[32] = {};
@@ -208,10 +209,16 @@ class Pairs {
                 transpose(block);
                 for (size_t i = 0; i < 32; i++) bits_[(32 * word + i) * row_words_ + left / 32] = block[i];
             }
+        for (size_t right = 0; right < num_right_; right++) first_bits_[right] = bits_[right * row_words_];
     }
 
     bool may_follow(uint16_t left, uint16_t right) const {
         return bits_[right * row_words_ + left / 32] >> left % 32 & 1;
+    }
+    // The same by a table that stays in the cache, for the left classes of tokens that end with a mixed letter, which are
+    // the first ones: each N in a text is looked up here.
+    bool may_follow_mixed(uint16_t left, uint16_t right) const {
+        return left < 32 ? first_bits_[right] >> left & 1 : may_follow(left, right);
     }
     size_t num_right() const { return num_right_; }
 
@@ -229,6 +236,7 @@ class Pairs {
 
     size_t num_right_, row_words_;
     Table<uint32_t> bits_;
+    std::vector<uint32_t> first_bits_;  // The first word of each row.
 };
 
 // The tokens as the caller gives them: arrays of `count` elements, the codes of all letters, and which left class may
@@ -305,17 +313,21 @@ struct Tokens {
     }
 
     // Orders left classes by the last letters of one of their tokens, so that the bits of tokens that end alike are
-    // near each other: those that are looked up where a text ends with some letters. Class 0, the begin, stays first.
+    // near each other: those that are looked up where a text ends with some letters. Class 0, the begin, stays first;
+    // then come those of tokens that end with a mixed letter.
     static std::vector<uint16_t> find_order(const GivenTokens& given) {
         std::vector<uint64_t> latest(given.num_left);
+        std::vector<bool> ends_mixed(given.num_left);
         const uint8_t* letters = given.letters;
         for (size_t i = 0; i < given.count; letters += given.lengths[i++]) {
             Token token = read(given, letters, i);
+            if (letters[token.length - 1] >= FIRST_MIXED) ends_mixed[token.left] = true;
             if (!latest[token.left]) latest[token.left] = token.latest[0];
         }
         std::vector<uint16_t> order(given.num_left);
         std::iota(order.begin(), order.end(), uint16_t{0});
         std::stable_sort(order.begin() + 1, order.end(), [&](uint16_t a, uint16_t b) { return latest[a] < latest[b]; });
+        std::stable_partition(order.begin() + 1, order.end(), [&](uint16_t left) { return ends_mixed[left]; });
         return order;
     }
 
