@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,19 +74,19 @@ def bpe_symbols(vocabulary: Vocabulary, needed: Collection[int] = range(NUM_BYTE
     for byte in sorted(needed):
         if byte_ids[byte] is None:
             raise NotCovered(f"the byte {byte:#04x} has no token")
-    results = _array_of_pairs(rules.merges.values())
-    symbol_ids = np.full(NUM_BYTES + len(model.merges), NO_ID, np.uint32)
+    merge_ranks = np.arange(len(model.merges), dtype=np.uint32)
+    symbol_ids = np.empty(NUM_BYTES + len(model.merges), np.uint32)
     symbol_ids[:NUM_BYTES] = [token_id or 0 for token_id in byte_ids]
-    symbol_ids[NUM_BYTES + results[:, 0]] = results[:, 1]
-    pairs = _array_of_pairs(rules.merges)
-    left, right, ranks = _symbol_pairs(pairs, results[:, 0], symbol_ids)
+    symbol_ids[NUM_BYTES:] = vocabulary.merged_ids
+    pairs = vocabulary.merge_pairs.astype(np.uint32)
+    left, right, ranks = _symbol_pairs(pairs, merge_ranks, symbol_ids, len(vocabulary))
     wide = np.uint64
     entries: UInt64s = left.astype(wide) << wide(43)
     entries |= right.astype(wide) << wide(22) | ranks.astype(wide)
     return BpeSymbols(
         rules=rules,
         id_pairs=pairs,
-        id_pair_ranks=results[:, 0],
+        id_pair_ranks=merge_ranks,
         left=left,
         right=right,
         ranks=ranks,
@@ -96,12 +95,8 @@ def bpe_symbols(vocabulary: Vocabulary, needed: Collection[int] = range(NUM_BYTE
     )
 
 
-def _array_of_pairs(pairs: Collection[tuple[int, int]]) -> UInt32s:
-    return np.fromiter(chain.from_iterable(pairs), np.uint32, 2 * len(pairs)).reshape(-1, 2)
-
-
 def _symbol_pairs(
-    pairs: UInt32s, ranks: UInt32s, symbol_ids: UInt32s
+    pairs: UInt32s, ranks: UInt32s, symbol_ids: UInt32s, num_ids: int
 ) -> tuple[UInt32s, UInt32s, UInt32s]:
     """Convert pairs of ids to pairs of symbols, with their ranks.
 
@@ -111,10 +106,10 @@ def _symbol_pairs(
         NotCovered: there are too many such pairs.
     """
     order = np.argsort(symbol_ids, kind="stable")
-    in_order = symbol_ids[order]
-    first = [np.searchsorted(in_order, pairs[:, side], "left") for side in (0, 1)]
-    past = [np.searchsorted(in_order, pairs[:, side], "right") for side in (0, 1)]
-    counts = [past[side] - first[side] for side in (0, 1)]
+    begins = np.zeros(num_ids + 1, np.int64)  # Of each id's symbols in that order.
+    np.cumsum(np.bincount(symbol_ids, minlength=num_ids), out=begins[1:])
+    first = [begins[pairs[:, side]] for side in (0, 1)]
+    counts = [begins[pairs[:, side] + 1] - first[side] for side in (0, 1)]
     each = counts[0] * counts[1]
     if each.sum() > MAX_RANKS:
         raise NotCovered("too many merges give the same tokens")

@@ -17,7 +17,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from itertools import chain
 
 import numpy as np
 
@@ -33,7 +32,6 @@ def digest_of(canonical: bytes) -> str:
 
 def to_bytes(vocabulary: VocabularyFields) -> bytes:
     """Write the canonical form; it is the same exactly for vocabularies with equal fields."""
-    merges = getattr(vocabulary.model, "merges", ())
     model = {
         field.name: getattr(vocabulary.model, field.name)
         for field in dataclasses.fields(vocabulary.model)
@@ -42,7 +40,7 @@ def to_bytes(vocabulary: VocabularyFields) -> bytes:
     header = {
         "kind": vocabulary.kind,
         "model": model,
-        "num_merges": len(merges),
+        "num_merges": len(vocabulary.merge_pairs),
         "num_tokens": len(vocabulary.tokens),
         "special_tokens": [dataclasses.asdict(token) for token in vocabulary.special_tokens],
         "normalizers": [dataclasses.asdict(step) for step in vocabulary.normalizers],
@@ -65,6 +63,6 @@ def to_bytes(vocabulary: VocabularyFields) -> bytes:
             encoded,
             np.array(lengths, "<i4").tobytes(),
             *filter(None, vocabulary.tokens),
-            np.fromiter(chain.from_iterable(merges), "<i4", 2 * len(merges)).tobytes(),
+            vocabulary.merge_pairs.astype("<i4", copy=False).tobytes(),
         )
     )

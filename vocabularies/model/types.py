@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from operator import add, itemgetter
 from typing import Literal, cast
 
@@ -202,6 +203,18 @@ class VocabularyFields:
             if token is not None:
                 token_ids.setdefault(token, token_id)
         return token_ids
+
+    @cached_property
+    def merge_pairs(self) -> NDArray[np.int32]:
+        """The merges of the model as int32[M, 2]; a model without merges has none.
+
+        Raises:
+            OverflowError: a merge has an id that no int32 has.
+        """
+        merges: tuple[tuple[int, int], ...] = getattr(self.model, "merges", ())
+        pairs = np.fromiter(chain.from_iterable(merges), np.int32, 2 * len(merges)).reshape(-1, 2)
+        pairs.setflags(write=False)
+        return pairs
 
     @cached_property
     def merged_ids(self) -> NDArray[np.int32]:
