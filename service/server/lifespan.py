@@ -20,8 +20,11 @@ GIVE_BACK_PERIOD_S = 15.0
 IDLE_PERIOD_S = 0.1
 MAX_BUSY_S = 60.0
 NUM_LOADERS = 2
-YOUNG = 1  # The oldest generation of the garbage collector that is collected quickly.
-GC_THRESHOLDS = (50_000, 50, 50)
+YOUNG, ALL = 1, 2  # Generations of the garbage collector.
+# The collector looks at 30,000 objects at most while they are young, which takes 5 ms. A connection
+# with a request has 150 objects, so that of many connections nearly all objects must be old.
+GC_THRESHOLDS = (10_000, 1, 200)
+MAX_CONNECTIONS = 200  # With so many, collecting all generations takes 10 ms.
 Close = Callable[[], Awaitable[None]]
 
 
@@ -124,7 +127,7 @@ async def trim_memory(service: Service) -> None:
     If the queue is never empty, as on an overloaded machine, memory is returned every MAX_BUSY_S.
 
     Objects in reference cycles may hold a text of 100 MB and its ids, and the garbage collector
-    hardly ever runs by itself. The objects of the last requests are all in its young generations.
+    hardly ever collects all generations by itself.
     """
     before = service.metrics.counts()["warptok_work_accepted_total"]
     while True:
@@ -135,5 +138,7 @@ async def trim_memory(service: Service) -> None:
         accepted = service.metrics.counts()["warptok_work_accepted_total"]
         if accepted != before:
             before = accepted
-            gc.collect(YOUNG)
+            connections = service.metrics.gauges.connections
+            is_quick = connections is None or connections()[0] <= MAX_CONNECTIONS
+            gc.collect(ALL if is_quick else YOUNG)
             await asyncio.to_thread(malloc.give_back)
