@@ -16,7 +16,7 @@ from typing import Any
 from vocabularies.errors import Finding, VocabularyError
 from vocabularies.formats.parsing import NotRepresentable
 from vocabularies.model.byte_alphabet import CHARACTER_TO_BYTE, added_token_bytes
-from vocabularies.model.types import Bpe, SpecialToken
+from vocabularies.model.types import PART, Bpe, SpecialToken
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.preprocessing.pretokenizers import pretokenize
 
@@ -75,7 +75,10 @@ def merge_ids(
         if all(left + right[begin:] in vocab for left, right in parts) and all(
             right.startswith(prefix) for _, right in parts if prefix
         ):
-            return ids if len(set(ids)) == len(ids) else list(dict.fromkeys(reversed(ids)))[::-1]
+            known: set[tuple[int, int]] = set()
+            for i in range(0, len(ids), PART):  # Between two parts other threads can run.
+                known.update(ids[i : i + PART])
+            return ids if len(known) == len(ids) else list(dict.fromkeys(reversed(ids)))[::-1]
     except (KeyError, ValueError, TypeError, AttributeError):
         pass
     findings = (

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
 from vocabularies.errors import Finding, VocabularyError
+from vocabularies.formats.json_chunks import ChunkParser
 
 MAX_TOKENS = 4_000_000
 MAX_DEPTH = 64
@@ -84,7 +85,7 @@ def parse_json(data: bytes) -> Any:
     """
     text = decode_text(data)
     try:
-        document = json.loads(text, object_pairs_hook=_object, parse_constant=_refuse_constant)
+        document = _parse_text(text)
     except json.JSONDecodeError as error:
         where = f"line {error.lineno} column {error.colno}"
         cut = " (the file ends there)" if not text[error.pos :].strip() else ""
@@ -99,6 +100,14 @@ def parse_json(data: bytes) -> Any:
         for where in _half_characters(document, ""):
             raise VocabularyError.at(where, "holds half a surrogate pair, which is no character")
     return document
+
+
+def _parse_text(text: str) -> Any:
+    decoder = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_refuse_constant)
+    try:
+        return ChunkParser(text, decoder).parse()
+    except (ValueError, RecursionError):
+        return decoder.decode(text)  # It finds the first fault of the whole text.
 
 
 def _half_characters(node: Any, where: str) -> Iterator[str]:
