@@ -47,7 +47,7 @@ class ChunkParser:
 
     def __init__(self, text: str, decoder: json.JSONDecoder) -> None:
         self._text = text
-        self._scan = make_scanner(decoder)
+        self._scan = make_scanner(decoder)  # type: ignore[arg-type]  # Wrong in typeshed.
         self._num_failures = 0
 
     def parse(self) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, NoReturn
 
 from vocabularies.errors import Finding, VocabularyError
@@ -104,10 +105,9 @@ def parse_json(data: bytes) -> Any:
 
 def _parse_text(text: str) -> Any:
     decoder = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_refuse_constant)
-    try:
+    with suppress(ValueError, RecursionError):
         return ChunkParser(text, decoder).parse()
-    except (ValueError, RecursionError):
-        return decoder.decode(text)  # It finds the first fault of the whole text.
+    return decoder.decode(text)  # It finds the first fault of the whole text.
 
 
 def _half_characters(node: Any, where: str) -> Iterator[str]:
