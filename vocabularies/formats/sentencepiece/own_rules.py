@@ -19,7 +19,7 @@ from typing import Any
 
 from vocabularies.errors import Finding, VocabularyError
 from vocabularies.formats.parsing import MAX_FINDINGS
-from vocabularies.formats.sentencepiece.charsmap import find_rewritten
+from vocabularies.formats.sentencepiece.charsmap import find_replacement, find_rewritten
 from vocabularies.formats.sentencepiece.merges import find_merges
 from vocabularies.formats.sentencepiece.model_file import ModelFile, ModelType, Piece, PieceType
 from vocabularies.preprocessing.running_time import (
@@ -143,16 +143,18 @@ def _find_byte_faults(model: ModelFile) -> Iterator[Finding]:
 
 def _normalizers(model: ModelFile) -> Iterator[dict[str, Any]]:
     if model.charsmap:
-        yield {
-            "type": "Precompiled",
-            "precompiled_charsmap": b64encode(model.charsmap).decode(),
-        }
+        returned, newline = (find_replacement(model.charsmap, each) for each in (b"\r", b"\n"))
+        if returned == newline is not None:
+            # The library applies one rule to "\r\n", SentencePiece one to each of the two.
+            yield _replace("\r\n", "\n\n")
+        charsmap = b64encode(model.charsmap).decode()
+        yield {"type": "Precompiled", "precompiled_charsmap": charsmap}
     if model.remove_extra_whitespaces:
         yield _replace_regex(r"\A +", "")
         yield _replace_regex(" {2,}", " ")
     if model.add_dummy_prefix:
         yield {"type": "Prepend", "prepend": " "}
-    yield {"type": "Replace", "pattern": {"String": " "}, "content": SPACE}
+    yield _replace(" ", SPACE)
     if model.remove_extra_whitespaces:
         # As in SentencePiece, this also removes a "▁" at the end of the text itself.
         yield _replace_regex(TRAILING_SPACE_SYMBOLS, "")
@@ -174,11 +176,7 @@ def _decoders(model: ModelFile) -> Iterator[dict[str, Any]]:
     yield _replace_regex(r"\A [\s\S]*", "")  # Control pieces.
     yield _replace_regex(r" \t\z", "")  # The end of unused ones.
     [unknown] = model.texts(PieceType.UNKNOWN)
-    yield {
-        "type": "Replace",
-        "pattern": {"String": f"{unknown} "},
-        "content": model.unk_surface,
-    }
+    yield _replace(f"{unknown} ", model.unk_surface)
     if model.byte_fallback:
         yield {"type": "ByteFallback"}
     yield {"type": "Fuse"}
@@ -186,7 +184,7 @@ def _decoders(model: ModelFile) -> Iterator[dict[str, Any]]:
         yield _replace_regex(rf"\A{SPACE}+", "")
     elif model.add_dummy_prefix:
         yield _replace_regex(rf"\A{SPACE}", "")
-    yield {"type": "Replace", "pattern": {"String": SPACE}, "content": " "}
+    yield _replace(SPACE, " ")
 
 
 def _unigram(model: ModelFile) -> dict[str, Any]:
@@ -238,6 +236,10 @@ def _split(pattern: str) -> dict[str, Any]:
 
 def _replace_regex(pattern: str, content: str) -> dict[str, Any]:
     return {"type": "Replace", "pattern": {"Regex": pattern}, "content": content}
+
+
+def _replace(literal: str, content: str) -> dict[str, Any]:
+    return {"type": "Replace", "pattern": {"String": literal}, "content": content}
 
 
 def _escape(literal: str) -> str:

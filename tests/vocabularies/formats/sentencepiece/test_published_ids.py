@@ -18,6 +18,8 @@ from tokenizers import Tokenizer
 from vocabularies.errors import VocabularyError
 from vocabularies.formats import read_vocabulary
 from vocabularies.formats.folders import find_tokenizer_files
+from vocabularies.formats.sentencepiece.charsmap import find_replacement
+from vocabularies.formats.sentencepiece.model_file import parse_model
 from vocabularies.model.types import Upstream
 from vocabularies.model.vocabulary import Vocabulary
 
@@ -81,6 +83,14 @@ def test_random_texts_give_the_ids_of_sentencepiece(name):
         assert tokenizer.encode(text).ids == own.encode(text)
 
     compare()
+
+
+def test_rules_for_characters_are_looked_up():
+    charsmap = parse_model(content("unigram_rules")).charsmap
+    found = {c: find_replacement(charsmap, c.encode()) for c in ("A", "½", "\n", "a", "Ö", "")}
+    assert found == {"A": b"a", "½": b"1/2", "\n": b" ", "a": None, "Ö": None, "": None}
+    assert find_replacement(charsmap, b"A and more") == b"a"
+    assert find_replacement(b"", b"A") is find_replacement(b"\4\0\0\0", b"A") is None
 
 
 def test_tokens_have_the_names_and_roles_of_the_model():
