@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from service.apis.dialects.common import DialectBody, DialectRequest, encode_texts, parse_body
-from service.apis.dialects.section_cache import MIN_BYTES, Scope, Section
+from service.apis.dialects.section_cache import MIN_BYTES, Scope, Section, link
 from service.apis.dialects.templates.chat_messages import convert_messages
 from service.apis.dialects.templates.pool import UnreadableMessages
 from service.apis.dialects.templates.queue import Flow
@@ -219,6 +219,8 @@ async def _encode_sections(
             cache.learn_border(vocabulary, encoded.arrays[0])
     remaining = iter(added)
     sections = [next(remaining) if isinstance(part, bytes) else part for part in found]
+    if added:
+        link(sections)
     json = b"[%b]" % b",".join([section.json for section in sections if section.num_ids])
     return ChatIds(sum([section.num_ids for section in sections]), json, {})
 

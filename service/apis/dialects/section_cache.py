@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
+from itertools import pairwise
 from sys import getsizeof
 from typing import Any, NamedTuple
 from weakref import ref
@@ -145,6 +146,12 @@ class SectionCache:
         if len(self._borders) >= MAX_BORDERS:
             self._borders.clear()
         self._borders[vocabulary.digest] = border
+
+
+def link(sections: list[Section]) -> None:
+    """Record which section follows which, for the sections of one text and scope."""
+    for section, following in pairwise(sections):
+        section.next = ref(following)
 
 
 def _cut(text: bytes, begin: int, border: bytes | None) -> bytes:

@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
 
-from service.apis.dialects.section_cache import Scope, Section, SectionCache, is_border
+from service.apis.dialects.section_cache import Scope, Section, SectionCache, is_border, link
 from service.core import json_elements
 from service.engines.cpu.engine import CpuEngine
 from tests.service.apis.dialects.test_dialects import CHAT, post, upload
@@ -159,8 +159,10 @@ def test_sections_that_follow_each_other_are_cut_as_any_others(chats):
         texts, num_cached = cut(cache, text, DIGEST_SCOPE)
         assert texts == cut(plain, text, DIGEST_SCOPE)[0]
         assert num_cached == sum((DIGEST_SCOPE, each) in cache._sections for each in texts)
-        for each in texts:
-            cache.add(DIGEST_SCOPE, Section(each, 1, b"1"))
+        sections = [Section(each, 1, b"1") for each in texts]
+        for section in sections:
+            cache.add(DIGEST_SCOPE, section)
+        link(sections)
 
 
 def test_memory_is_bounded_and_the_most_recently_used_sections_stay():
