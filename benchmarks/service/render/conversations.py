@@ -74,10 +74,11 @@ def measure_turns(
 ) -> Iterator[dict[str, Any]]:
     """Measure the second turns of new conversations; yield a row for each round."""
     every = len(SPREAD)
-    chats = make_chats(args.data / "text", num_ids, every * args.chats)
-    chats = [chat for number, chat in enumerate(chats) if number % every == SPREAD.index(1.0)]
     for number in range(args.rounds):
         row: dict[str, Any] = {"ids": num_ids, "round": number}
+        # No message occurs in two rounds, or the new messages of later rounds would be known, too.
+        chats = make_chats(args.data / "text", num_ids, every * args.chats, seed=3 + number)
+        chats = chats[SPREAD.index(1.0) :: every]
         requests = [_make_turns(chat, f" {number} {place}") for place, chat in enumerate(chats)]
         proved: list[list[int]] = []
         for each in servers:
