@@ -22,6 +22,10 @@ CASES = {
     "code": "16 MiB of code",
     "languages": "16 MiB of 20 languages",
     "hostile": "16 MiB of hostile text",
+    "english, first time": "English for the first time",
+    "code, first time": "code for the first time",
+    "languages, first time": "20 languages for the first time",
+    "hostile, first time": "hostile text for the first time",
 }
 WHO = ("warptok", "best other")
 TEXT = ("gpt2", "cl100k_base")

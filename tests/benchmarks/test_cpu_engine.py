@@ -70,7 +70,10 @@ def test_text_is_compared_and_timed_beside_libraries(folder, small):
     assert names == {
         *("1 x 200 B", "4 x 300 B", "one text of 700 kB"),
         *("english", "code", "languages", "hostile"),
+        *(f"{name}, first time" for name in ("english", "code", "languages", "hostile")),
     }
+    first = {row["engine"] for row in measured.rows if "first time" in row["case"]}
+    assert first == {"cpu engine", "fastokens", "gigatoken"}
     timed = {row["engine"] for row in measured.rows if row["status"] == "exact"}
     known = {"cpu engine", "fastokens", "tiktoken", "tokenizers", OTHER_TOKENIZERS, COPY}
     assert timed >= known

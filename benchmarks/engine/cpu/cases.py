@@ -15,12 +15,13 @@ import numpy as np
 
 from benchmarks.engine.blocks.comparisons import batches_of
 from benchmarks.support.corpora import make_corpus
-from benchmarks.support.texts import Bytes, Text, cut_rows, one_row
+from benchmarks.support.texts import Bytes, Text, character_begins, cut_rows, one_row
 
 TEXT_VOCABULARIES = ("gpt2", "cl100k_base")
 DNA_VOCABULARIES = ("dnabert2", "gena_lm_t2t_32k", "hyenadna", "nt_v2", "mtdna6", "dnabert1_6mer")
 SHAPES = ((1, 200), (64, 1_000), (1_024, 2_000))
 LONG_TEXT_BYTES = 700_000
+NEW_TEXT_BYTES = 3 << 20  # Of fewer bytes than the files of a corpus, no paragraph repeats.
 ROW_BASES = 512
 MAX_BATCHES, MAX_BATCHES_BYTES = 16, 8 << 20
 LONG_BATCHES = 16  # So many batches are one sequence.
@@ -36,12 +37,15 @@ class Case:
         kind: "text" or "dna".
         vocabulary: the name of the vocabulary.
         batches: different ones, because some libraries cache texts.
+        is_first_time: whether the last batch is timed right after the others, by an engine that
+            has seen no other text.
     """
 
     name: str
     kind: str
     vocabulary: str
     batches: list[Text]
+    is_first_time: bool = False
 
     @property
     def is_new_each_time(self) -> bool:
@@ -55,7 +59,7 @@ class Case:
 
 
 def text_cases(folder: Path, corpus_bytes: int) -> Iterator[Case]:
-    """Make the cases of text: batches of English, one long text, and large corpora.
+    """Make the cases of text: batches of English, one long text, large corpora, and new text.
 
     Raises:
         FileNotFoundError: a file of the data folder is not there.
@@ -71,6 +75,10 @@ def text_cases(folder: Path, corpus_bytes: int) -> Iterator[Case]:
     for name, batches in texts.items():
         for vocabulary in TEXT_VOCABULARIES:
             yield Case(name, "text", vocabulary, batches)
+    for name in ("english", "code", "languages", "hostile"):
+        halves = _halves(make_corpus(name, folder, min(corpus_bytes, NEW_TEXT_BYTES)))
+        for vocabulary in TEXT_VOCABULARIES:
+            yield Case(f"{name}, first time", "text", vocabulary, halves, is_first_time=True)
 
 
 def dna_cases(folder: Path, num_bases: int, num_batches: int) -> Iterator[Case]:
@@ -97,6 +105,11 @@ def _shape(english: Text, num_rows: int, row_bytes: int) -> list[Text]:
     count = max(1, min(MAX_BATCHES, MAX_BATCHES_BYTES // (num_rows * row_bytes)))
     data = np.resize(english.data, count * num_rows * row_bytes)
     return list(batches_of(cut_rows("shape", data, count * num_rows, row_bytes), num_rows))
+
+
+def _halves(text: Text) -> list[Text]:
+    middle = int(character_begins(text.data, np.array([len(text.data) // 2]))[0])
+    return [one_row(text.name, text.data[:middle]), one_row(text.name, text.data[middle:])]
 
 
 def _sequence(path: Path) -> Bytes:
