@@ -275,7 +275,8 @@ def test_ids_are_described_up_to_a_setting(body, where):
             async with serving(ENGINE, max_described_ids=limit) as (client, _):
                 answer = await post(client, "/tokenize", **body)
                 assert answer.status_code == status
-        assert f"the answer would describe {where}: 4 ids; max_described_ids is 3" in answer.text
+        message = f"{where}: the answer would describe 4 ids; max_described_ids is 3"
+        assert message in answer.text
 
     run(scenario)
 
