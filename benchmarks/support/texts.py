@@ -36,12 +36,12 @@ class Text:
 
     @cached_property
     def sha256(self) -> str:
-        """Of the bytes."""
+        """The SHA-256 of the bytes."""
         return hashlib.sha256(self.data.data).hexdigest()
 
     @cached_property
     def digest(self) -> str:
-        """Of the bytes, rows and borders together."""
+        """The digest of the bytes, rows and borders together."""
         parts = (self.sha256.encode(), self.offsets.tobytes(), self.borders.tobytes())
         return hashlib.sha256(b"".join(parts)).hexdigest()
 

@@ -76,7 +76,7 @@ class LastTokens:
             self.may_be[length] = texts, self._of(texts, length)
 
     def _last(self, length: int, which: Bools) -> tuple[Int64s, UInt16s]:
-        """Return the last `length` letters of some tokens, sorted, and their ids."""
+        """Return the last `length` letters of the tokens in `which`, sorted, and their ids."""
         texts = (self.letters[which] >> np.uint64(2 * (LATEST - length))).astype(np.int64)
         order = np.argsort(texts, kind="stable")
         return texts[order], self.ids[which][order]

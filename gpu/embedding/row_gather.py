@@ -109,7 +109,10 @@ def takes_rows_only(embedding: torch.nn.Embedding, device: torch.device) -> bool
 
 
 def _has_hooks(embedding: torch.nn.Embedding) -> bool:
-    """Whether hooks run beside the embedding, or another `forward` replaces it, as accelerate's."""
+    """Whether calling the embedding also runs hooks, or a `forward` that replaces its own.
+
+    The library accelerate replaces `forward`, for example.
+    """
     own = embedding._forward_hooks or embedding._forward_pre_hooks or "forward" in vars(embedding)
     of_all = _modules._global_forward_hooks or _modules._global_forward_pre_hooks
     return bool(own or of_all)

@@ -184,7 +184,7 @@ class BusyGpu(FakeGpu):
     fails = True
 
     def encode(self, vocabulary: Any, batch: Any) -> Any:
-        """As the CPU does."""
+        """Encode as the CPU engine does."""
         if self.fails and len(batch) == 40 and batch.row_bytes(0).startswith(b"many letters"):
             self.fails = False
             raise RuntimeError("told to fail once")

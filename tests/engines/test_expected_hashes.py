@@ -129,7 +129,7 @@ def test_sequences_have_the_expected_ids(name):
 
 @pytest.mark.slow
 def test_no_other_file_tells_pythons_nfc_from_ours():
-    """So `qwen` has the hashes of Python's NFC on every file but one."""
+    """`qwen` therefore has the hashes of Python's NFC on every file but one."""
     for file in expected().get("qwen", {}):
         text = data_bytes(file).decode()
         same = nfc(text)[0] == unicodedata.normalize("NFC", text)

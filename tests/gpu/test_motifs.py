@@ -81,7 +81,7 @@ def test_motifs_across_the_borders_of_tiles(engine, byte_level, specials):
 
 
 def test_a_learnt_vocabulary_has_the_ids_of_the_reference(engine):
-    """As `training` makes it: motifs cut out, merges of what lies between, U read as T."""
+    """Training makes it: it cuts out motifs, merges what lies between, and reads U as T."""
     corpus = [random_text(seed, 400).replace("N", "A") for seed in range(40)]
     options = TrainingOptions(vocabulary_size=40, merge_rule="span_preserving", max_token_length=16)
     learnt = train(Corpus.of(corpus), options, motifs=MotifBank.of(BANK[:4])).vocabulary

@@ -108,7 +108,7 @@ def read_lengths(path: Path) -> list[int]:
 
 
 class Context:
-    """What a sink reads of Ray's TaskContext."""
+    """The fields of Ray's TaskContext that a sink reads."""
 
     task_idx = 3
 

@@ -247,7 +247,7 @@ def test_what_is_not_covered_says_why(vocabulary, why):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_ascii_character_is_a_letter_or_unknown(engine, name):
-    """So is NUL, which must not count as a run where the vocabulary replaces no runs."""
+    """NUL is one, too; it must not count as a run if the vocabulary replaces no runs."""
     characters = [chr(code) for code in range(128)]
     texts = ["A" + "C".join(characters) + "A", *characters, "\0" * 70 + "ACGT", "\0\1\1\1" * 40]
     check(engine, load(name), texts, EncodeOptions())

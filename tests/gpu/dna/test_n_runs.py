@@ -30,7 +30,7 @@ def runs_of(letter: str, length: int, content: str) -> Vocabulary:
 @pytest.mark.parametrize("at", [0, 1, LEAD, ROUND - LEAD, ROUND])
 @pytest.mark.slow
 def test_long_runs_are_replaced_wherever_they_lie(outcomes, at):
-    """Also where they cross the end of a round or the begin of a part."""
+    """This includes runs across the end of a round or the begin of a part."""
     engine = engine_of("emulated")
     for place in range(max(0, at - 14), at + 3):
         text = bases(1, place) + "N" * RUN + bases(2, 6 * ROUND - place)

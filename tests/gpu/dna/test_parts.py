@@ -105,7 +105,7 @@ def test_parts_begin_anywhere(engine, outcomes, name):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.slow
 def test_begin_and_end_tokens_stand_around_each_row(engine, outcomes, name):
-    """Also around empty rows, at the ends of parts, and around one row of many parts."""
+    """This includes empty rows, ends of parts, and one row of many parts."""
     rows = ["", "", "A", bases(4, 255), "", "C", *(bases(n, 40 + n) for n in range(90)), "", ""]
     for own in (rows, [bases(5, 3 * VIEW)], [""], ["x" * 300, "ACGT" * 64, "G"]):
         check(engine, load(name), own, EncodeOptions())
@@ -229,7 +229,7 @@ def test_narrow_ids_on_the_device(outcomes, dtype):
 
 
 def test_long_tokens_are_told_apart(engine, outcomes):
-    """Also tokens of 33 to 64 letters, at both ends of a row and of a view."""
+    """This includes tokens of 33 to 64 letters, at both ends of a row and of a view."""
     unit, sizes = "A" + bases(10, 90).replace("A", "")[:63], (9, 31, 32, 33, 62)
     merges = [(unit[:i], unit[i]) for i in range(1, 64)]
     merges += [(first, unit[:n]) for first in "GC" for n in sizes]

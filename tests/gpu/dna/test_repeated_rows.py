@@ -105,7 +105,7 @@ def test_all_letters_in_front_of_a_part_count(engine, outcomes, name):
 @pytest.mark.parametrize("place", [LEAD, ROUND, 2 * ROUND])
 @pytest.mark.slow
 def test_a_row_may_begin_anywhere_in_a_round(outcomes, name, place):
-    """Also at the last letters of a round, where the repeat is still short in the round."""
+    """This includes the last letters of a round, where the repeat is still short in the round."""
     engine, size = engine_of("emulated"), 2 * ROUND + 2500
     for front in (0, 1, 2, 4, 5, 15, 16, 17, 20, 60):
         row = repeated("A", 2000)  # So many that wait would be left.
@@ -141,7 +141,7 @@ def test_rows_with_letters_that_merge_and_are_no_bases(outcomes):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_many_repeats_behind_other_letters_fall_back(outcomes, name):
-    """Also where few places of a round are listed, because each waits for its neighbour."""
+    """This includes rounds that list few places, because each waits for its neighbour."""
     engine = engine_of("emulated")  # Of two blocks, so that parts are long.
     for count in (2, 40):
         rows = [row for n in range(count) for row in (bases(n, 900), "G" + repeated("A", 250))]

@@ -144,7 +144,7 @@ def kernels_of(vocabulary: Vocabulary) -> list[str]:
 
 
 def texts_for(seed: int) -> list[str]:
-    """Random, repeated, with letters that merge and are no bases, with gaps; short ones."""
+    """Return random, repeated and short texts, with gaps and with merging letters besides bases."""
     rng = np.random.default_rng(seed)
     text = "".join(rng.choice(list("ACGT"), 3000)) + "A" * 700 + "CA" * 300 + "N" * 9
     text += "ACGTT" * 100 + "N" * 12 + "ACGTNACGNNACG" + "".join(rng.choice(list("ACGT"), 600))

@@ -109,7 +109,7 @@ def test_tokens_around_every_piece_come_from_the_tokenizer(device: str) -> None:
 @DEVICES
 @pytest.mark.parametrize("name", ["nt_v1", "nt_v2"])
 def test_rows_with_n_stay_on_the_device(device: str, name: str) -> None:
-    """So do other letters, of which a run is one unknown token; special tokens do not."""
+    """Rows with other letters do, too, whose runs are one unknown token; special tokens do not."""
     vocabulary = load(name)
     letters = np.random.default_rng(5).choice(list("ACGT" * 9 + "NRn\n"), (40, 90))
     texts = ["".join(row)[: 90 - i] for i, row in enumerate(letters)]

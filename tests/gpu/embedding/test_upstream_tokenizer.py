@@ -67,7 +67,7 @@ def test_parts_in_python_are_used_as_they_are() -> None:
 
 
 class Fast:
-    """As fast tokenizers of transformers: they look at the first text even where there is none."""
+    """A tokenizer that fails without texts, as the fast tokenizers of transformers do."""
 
     def convert_tokens_to_ids(self, token: str) -> int:
         return LETTERS[token]

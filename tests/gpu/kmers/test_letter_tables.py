@@ -140,7 +140,7 @@ def test_rows_of_every_length_around_the_borders_of_tiles(engine, name):
 
 
 def kmers_of_other_letters() -> Vocabulary:
-    """Pairs of letters that are no bases, by the kernels for letters of any kind."""
+    """A vocabulary of letters that are not bases, for the kernels for letters of any kind."""
     pairs = [bytes([left, right]) for left in b"XYZ" for right in b"XYZ"]
     return Vocabulary((b"<unk>", b"<mask>", *pairs), Kmers(2, 2, 0, "XYZ"))
 

@@ -1,4 +1,4 @@
-"""Strings that are joined while chunks of them are on their way, and ids to ordinary memory."""
+"""Strings that are joined while earlier chunks are being encoded; ids in unpinned memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ needs_extensions = pytest.mark.skipif(
 
 
 class _Late:
-    """A copy that copies bytes only when they are waited for."""
+    """A copy that copies bytes only when `wait` is called for them."""
 
     seconds = 0.0
 

@@ -44,7 +44,7 @@ def test_a_device_that_has_all_that_is_needed_is_accepted() -> None:
         ),
         (
             {"count": CUDARuntimeError("cudaErrorNoDevice: no CUDA-capable device is detected")},
-            r"no CUDA device answers: cudaErrorNoDevice",
+            r"no CUDA device can be used: cudaErrorNoDevice",
         ),
         ({"count": 0}, r"there is no CUDA device: see nvidia-smi and CUDA_VISIBLE_DEVICES"),
         (
@@ -75,7 +75,9 @@ def test_what_is_missing_is_said(machine: dict[str, Any], message: str) -> None:
 
 
 def test_a_number_beyond_the_devices_is_refused() -> None:
-    with pytest.raises(DeviceUnavailable, match="there are 1 CUDA devices, and no number 1"):
+    with pytest.raises(
+        DeviceUnavailable, match="there are 1 CUDA devices, but none has the number 1"
+    ):
         check_device(fake_cupy(), 1)
 
 
@@ -143,7 +145,7 @@ def test_a_card_and_its_cuda_are_described() -> None:
 
 
 def test_the_kernels_include_no_header_of_cuda() -> None:
-    """Of the toolkit they need NVRTC alone, which defines these itself."""
+    """They need only NVRTC from the toolkit, which defines the contents of these headers itself."""
     sources = [joined_source(module) for module in SOURCES]
     sources += [source_of(f"embedding/{path.name}") for path in (CUDA / "embedding").glob("*.cu")]
     lines = {line for source in sources for line in INCLUDE.findall(source)}

@@ -13,7 +13,7 @@ from gpu.runtime.cuda_device import PINNED, CudaDevice
 
 @pytest.fixture
 def device():
-    """One without CUDA; `asked` has the addresses that its driver was asked for."""
+    """A device without CUDA; `asked` has the addresses that its driver was asked for."""
     made = object.__new__(CudaDevice)
     made.asked, made.foreign, made._page_locked = [], {}, {}
 

@@ -42,7 +42,7 @@ engine_of = functools.cache(new_engine)
 
 @pytest.fixture(params=["by size", "encode_grid"])
 def kernel(request, monkeypatch):
-    """Which kernel a batch gets: the one for its size, or a grid's whatever it is."""
+    """Choose the kernel of every batch: the one for its size, or always one grid kernel."""
     if request.param != "by size":
         monkeypatch.setattr("gpu.small.fused.fused_kernel", lambda family, size: request.param)
     return request.param

@@ -131,7 +131,7 @@ def test_one_batch_in_so_many_is_timed_the_usual_way(usual):
 
 
 def ids_of_bases(engine: GpuEngine, name: str, text: bytes, ends: list[int], dtype) -> list[int]:
-    """Of pinned bases, to pinned memory; those of the reference, too."""
+    """Return the ids of pinned bases in pinned memory, and the ids of the reference."""
     data, offsets = pinned(engine, text), np.array(ends)
     engine.load(load(name))
     out = engine.host_memory(dtype().itemsize * len(text)).view(dtype)

@@ -43,7 +43,7 @@ def test_a_late_rank_is_one_round():
 
 
 def test_a_pair_that_merges_with_its_like_is_loud():
-    """Of "abababx" the first two merge before the third, which x and then ab would take."""
+    """In "abababx" the first two pairs merge before the third, which x and then ab would take."""
     merges = [(b"ab", b"abx"), (b"ab", b"x"), (b"ab", b"ab"), (b"a", b"b")]
     vocabulary = vocabulary_of(merges)
     check_whole(vocabulary, ["abababx", "ab", "xababababx" * 40], 2)
@@ -51,14 +51,14 @@ def test_a_pair_that_merges_with_its_like_is_loud():
 
 
 def test_a_pair_is_loud_that_merges_with_nothing_but_its_like():
-    """Of "ababab" two of them and then a, before the third is made."""
+    """In "ababab" two of them merge, and then with a, before the third is made."""
     vocabulary = vocabulary_of([(b"abab", b"a"), (b"ab", b"ab"), (b"a", b"b")])
     check_whole(vocabulary, ["ababab", "ab", "xababab" * 100], 2)
     check(vocabulary, ["ababab" * 40, "cababab" * 900])
 
 
 def test_pairs_of_a_late_rank_that_overlap_are_one_round():
-    """Of "aaaa" each pair has it, and what is left of them behind the first three letters."""
+    """In "aaaa" each pair has this rank, and so has what remains after the first three letters."""
     vocabulary = vocabulary_of([(b"aa", b"a"), (b"a", b"a")])
     texts = ["a" * 1024, "a" * 500 + "b" + "a" * 32 + "b" + "a" * 70]
     for text in texts:

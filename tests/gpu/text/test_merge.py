@@ -188,7 +188,7 @@ def test_rows_of_runs_are_what_the_first_quarter_of_the_merges_gives(seed):
 
 
 def test_a_new_pair_of_lower_rank_is_merged_before_the_rest_of_a_run():
-    """Of "aaaac" aa is merged once: then (aa, a) is lower, and then (aaa, a)."""
+    """In "aaaac" aa is merged once: then (aa, a) has a lower rank, and then (aaa, a)."""
     lower = [(b"aaa", b"a"), (b"aa", b"a"), (b"a", b"a"), (b"aaaa", b"c")]
     with engine() as made:
         for merges in (lower, lower[::-1], [lower[1], lower[2], lower[0]]):

@@ -289,7 +289,7 @@ def test_long_texts_are_not_covered_where_nfc_changes_a_part(engine, size):
 
 
 def test_tokens_that_are_looked_for_behind_nfc_are_found(engine):
-    """As of GPT-NeoX, whose runs of blanks are such; what is composed with one is left."""
+    """GPT-NeoX has such tokens, runs of blanks; a token whose blank is composed is not found."""
     tokens = [added("  ", 256, special=False, normalized=True), added("<a>", 257, normalized=True)]
     written = document(
         {string: i for i, string in enumerate(BYTES)},

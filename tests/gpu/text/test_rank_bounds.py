@@ -26,7 +26,7 @@ def distances(vocabulary: Vocabulary) -> dict[int, int]:
 
 
 def decoded(code: int) -> int:
-    """As cuda/text/split/window_rounds.cuh reads it."""
+    """Decode an entry as cuda/text/split/window_rounds.cuh does."""
     return code % 32 << code // 32
 
 

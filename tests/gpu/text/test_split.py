@@ -168,7 +168,7 @@ def test_tokens_of_more_than_a_window_s_step_are_merged_as_a_whole(times):
 
 @pytest.mark.parametrize("size", [129, 1024, 1025, 1793, 2600])
 def test_a_new_pair_of_lower_rank_is_merged_before_the_rest(size):
-    """Of "aaaaa" aa is merged once: then (aa, a) is lower, and then (aaa, a)."""
+    """In "aaaaa" aa is merged once: then (aa, a) has a lower rank, and then (aaa, a)."""
     lower = [(b"aaa", b"a"), (b"aa", b"a"), (b"a", b"a"), (b"aaaa", b"c"), (b"aaaa", b"aaaa")]
     texts = ["a" * size, "a" * (size - 1) + "c", "aac" * (size // 3), "aaaac" * (size // 5)]
     for merges in (lower, lower[::-1], [*lower[1:], lower[0]]):

@@ -125,7 +125,7 @@ def test_pieces_have_the_borders_of_the_reference(seed, num_letters, in_order, b
 @pytest.mark.parametrize("blocks", [1, 2, 9])
 @pytest.mark.parametrize("size", [DONE - 1, DONE, DONE + 1, 2 * DONE + 31, 4000])
 def test_a_chain_goes_through_tiles_and_parts(size, blocks):
-    """Of one letter, its pairs merged from the left, whatever a tile or a part begins with."""
+    """Its pairs of one letter merge from the left, wherever tiles and parts begin."""
     texts = ["a" * size, "x", "b" + "a" * size, "x", "a" * (size // 2) + "b", "x"]
     check(vocabulary_of(doubled(b"a", 6)), texts, blocks)
     check(vocabulary_of([(b"a", b"a"), (b"aa", b"b")]), texts, blocks)
@@ -155,7 +155,7 @@ def test_loud_pairs_grow_across_parts(blocks):
 @pytest.mark.parametrize("name", ["gpt2", "cl100k_base", "o200k_base"])
 @pytest.mark.slow
 def test_so_have_pieces_of_published_vocabularies(name):
-    """Of all ranks at once: a round merges pairs of many."""
+    """A round merges pairs of many ranks at once."""
     chance = random.Random(8)
     texts = ["".join(chance.choices("etaoinshrdlu", k=size)) for size in (300, 5, 5000)]
     texts += ["x", "".join(sorted(texts[2])), "y", "длинное слово без пробелов".replace(" ", "")]

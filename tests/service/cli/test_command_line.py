@@ -163,7 +163,7 @@ def test_a_fasta_that_lost_its_first_header_is_refused(
 def test_an_empty_file_has_no_records_but_is_an_empty_text(
     capfdbinary: Capture, tmp_path: Path
 ) -> None:
-    """As over HTTP: /v1/encode/fasta answers no row, and /v1/encode the ids of no text."""
+    """HTTP agrees: /v1/encode/fasta answers no rows, and /v1/encode the ids of an empty text."""
     path = tmp_path / "empty"
     path.write_bytes(b"")
     assert output(capfdbinary, "encode", "-v", "dnabert2", str(path)) == ""

@@ -1,4 +1,4 @@
-"""Vocabularies leave memory for others when they were longest unused, and come back when asked."""
+"""The least recently used vocabularies are evicted, and loaded again for a request."""
 
 from __future__ import annotations
 

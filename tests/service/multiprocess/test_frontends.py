@@ -99,7 +99,7 @@ def counted(server: Server, route: str) -> Counter[int]:
 
 
 class Load:
-    """Clients that ask one after another until they are told to stop; every answer is counted.
+    """Clients that send requests one after another until they are stopped, and count answers.
 
     Each client connects again after some requests. The kernel draws a front end for every
     connection, so that all front ends get requests sooner or later.

@@ -65,7 +65,7 @@ def note(own: LocalEncoders, vocabulary: Vocabulary, times: int = WORTH) -> None
 
 
 async def noted(own: LocalEncoders, vocabulary: Vocabulary) -> bool:
-    """Whether a vocabulary that is often asked for is here then."""
+    """Return whether the front end has loaded a vocabulary after many requests for it."""
     note(own, vocabulary)
     await until(lambda: not own._loading)
     return own.cost(vocabulary.digest) is not None

@@ -28,7 +28,7 @@ def answer_at_once(link: Link, message: Message, reply: Reply) -> None:
 
 
 def test_the_linked_engine_is_an_engine(tmp_path):
-    """Also with a vocabulary that no name means, which it sends when it is asked for."""
+    """It can also send a vocabulary that has no name, when the engine process requests it."""
 
     async def scenario():
         async with linked_service(tmp_path, FakeEngine()) as (_, (front, _)):

@@ -111,7 +111,7 @@ def counted(service: Any, name: str) -> dict[str, float]:
 
 
 async def until_finished(service: Any, num_requests: int) -> None:
-    """So many are counted; a client has its answer before that."""
+    """Wait until this many requests are counted, which happens after the client has its answer."""
     counts = service.metrics.counts
     await until(lambda: sum(counts()["warptok_requests_total"].values()) == num_requests)
 

@@ -1,4 +1,4 @@
-"""Spans: of every API, in the client's trace, with its stages; none where none are wanted."""
+"""Every API makes spans in the client's trace, with stages; none if tracing is off."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which names and origins a service answers, and that its parser is never looser than h11."""
+"""The names and origins that a service accepts; its parser is never less strict than h11."""
 
 from __future__ import annotations
 

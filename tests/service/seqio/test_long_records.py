@@ -164,7 +164,7 @@ def window_messages(window: int, stride: int) -> WindowMessages:
 
 
 def windows_in_parts(vocabulary, content: bytes, window: int, stride: int, part: int):
-    """The answer's rows, and of how many batches they were made."""
+    """Return the rows of an answer that is made in parts, and the number of batches it took."""
     splitter = find_splitter(vocabulary, OWN)
     assert splitter is not None
     messages = window_messages(window, stride)

@@ -43,7 +43,7 @@ METHOD = "/warptok.v1.Tokenizer/Encode"
 
 @dataclass
 class Tally:
-    """What became of the requests of all clients, each of which ends when the port is closed.
+    """The results of the requests of all clients; each client ends when the port is closed.
 
     Attributes:
         answered: the numbers of right answers, by client.

@@ -515,7 +515,7 @@ def test_jobs_and_uploads_of_another_user_are_skipped(tmp_path, monkeypatch):
 
 
 def service_app(client: httpx.AsyncClient):
-    """What FastAPI answers, behind the keys."""
+    """The app of FastAPI alone, without the check of keys."""
     return client._transport.app.fastapi
 
 

@@ -1,4 +1,4 @@
-"""Which regular expressions are known, where others stand, and what else may take any time."""
+"""Regular expressions that are known, the fields with others, and other sources of slowness."""
 
 from __future__ import annotations
 

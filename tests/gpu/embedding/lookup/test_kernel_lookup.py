@@ -135,7 +135,7 @@ def test_a_letter_without_a_code_is_seen_anywhere():
 
 
 def test_a_mark_of_one_batch_is_not_read_by_the_next(monkeypatch):
-    """Even where so many follow that their marks lie in the same place."""
+    """This includes so many later batches that their marks have the same place."""
     monkeypatch.setattr(kernel_lookup, "NUM_MARKS", 2)
     rule = read_letter_rule(load("nt_v2"))
     for text in (b"ACGTN", b"ACGTACGT", b"ACGTACGT", b"ACGN", b"ACGTAC", b"N", b"N", b"ACG"):

@@ -106,7 +106,7 @@ def test_ids_on_which_the_library_panics_are_refused_alone():
 
 @pytest.mark.parametrize("text", ["éa", "xa"])
 def test_spans_behind_the_end_of_a_text_are_refused(text):
-    """Of a byte without a token each letter of the suffix counts as a place of its own."""
+    """The library counts each letter of the suffix of a byte without a token as a place."""
     tokenizer = Tokenizer.from_str(encoded(LONG_BYTES).decode())
     beyond = tokenizer.encode("ax").offsets
     assert beyond[-1][1] > 2

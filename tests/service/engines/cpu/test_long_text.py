@@ -156,7 +156,7 @@ RULES = [name for name in PRETOKENIZERS if name not in ("none", "motifs")]
 @pytest.mark.parametrize("name", RULES)
 @pytest.mark.slow
 def test_white_space_has_the_pretokens_of_the_whole(name):
-    """Of tokens that join blanks and line breaks, which rules part by what stands far off."""
+    """Tokens join blanks and line breaks, which rules separate by characters far away."""
     tokens = [bytes([i]) for i in range(256)] + [b"\n\t", b"\t\t", b"\n ", b" \n", b"!\n", b"\n\n"]
     merges = ((10, 9), (9, 9), (10, 32), (32, 10), (33, 10), (10, 10))
     vocabulary = Vocabulary(tuple(tokens), Bpe(merges), pretokenizer=name)
@@ -174,7 +174,7 @@ def test_white_space_has_the_pretokens_of_the_whole(name):
 
 @pytest.mark.parametrize("name", ["cl100k", "o200k", "llama3"])
 def test_a_run_that_a_cut_goes_back_to_is_checked_too(name):
-    """Of signs that are too short to be cut; in front of them stand line breaks of another sign."""
+    """The signs are too few to be cut, and a run of line breaks comes before them."""
     tokens = [bytes([i]) for i in range(256)] + [b"==", b"====", b"\n\n", b"\n ", b"\n \n"]
     merges = ((61, 61), (256, 256), (10, 10), (10, 32), (259, 10))
     vocabulary = Vocabulary(tuple(tokens), Bpe(merges), pretokenizer=name)

@@ -29,7 +29,7 @@ SHARED = CpuEngine()
 def routed(
     crossover_bytes: int | None = CROSSOVER, cpu: CpuEngine = SHARED, **told: object
 ) -> tuple[HybridEngine, FakeGpu]:
-    """A settled engine on a fake GPU that has been told what to do."""
+    """Make an engine that has finished its measurements, on a fake GPU with given attributes."""
     gpu = FakeGpu(SHARED)
     for name, value in told.items():
         setattr(gpu, name, value)

@@ -157,7 +157,7 @@ def test_counts_and_decoded_bytes_are_compared_too(name):
 
 
 def test_the_reference_answers_where_nothing_else_agrees(monkeypatch):
-    """The CPU engine, too, has nothing better; the GPU is then asked for the smallest batch."""
+    """No CPU encoder agrees; as soon as the GPU can, it encodes even the smallest batch."""
     monkeypatch.setattr("service.engines.cpu.selection._candidates", lambda *_: iter(()))
     engine, gpu = routed(cpu=CpuEngine(), uncovered={load("gpt2").digest})
     assert engine.load(load("gpt2")).engine == "reference"

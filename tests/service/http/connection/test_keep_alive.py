@@ -24,7 +24,7 @@ LONG_WAY = (
 
 
 class Clock:
-    """The loop of one connection, whose time passes when it is told to."""
+    """The event loop of one connection, whose time the test advances."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, connection: asyncio.Transport) -> None:
         self.loop, self.connection, self.now = loop, connection, 1000.0
@@ -52,7 +52,7 @@ class Clock:
 
 @pytest.fixture
 def clocks(monkeypatch) -> list[Clock]:
-    """Of the connections, in their order."""
+    """The clocks of the connections, in their order."""
     made: list[Clock] = []
     begin = FastPathProtocol.connection_made
 

@@ -36,7 +36,7 @@ def of_added(tokens: list[dict]) -> dict:
 
 
 def encoder_of(vocabulary: Vocabulary) -> TextEncoder:
-    """Not the engine's, which would choose another one where its few texts show a difference."""
+    """Make the encoder directly, as the engine replaces it if its self-test finds a difference."""
     return TextEncoder(vocabulary, token_table(vocabulary))
 
 
