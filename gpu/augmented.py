@@ -35,7 +35,7 @@ def encode_augmented(
     resources = engine.resources
     with resources.residents.using(vocabulary) as resident:
         if not resident.family.augments_rows:
-            raise NotCovered("rows are augmented for characters, k-mers and DNA BPE")
+            raise NotCovered("only characters, k-mers and DNA BPE can augment rows")
         options = row_options(vocabulary, batch, resident.family)
         if options.spans is not None:
             raise ValueError("augmented rows have no spans in the rows as sent")

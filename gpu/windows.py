@@ -167,7 +167,7 @@ def encode_windows(
     resources = engine.resources
     with resources.residents.using(vocabulary) as resident:
         if not resident.family.plain:
-            raise NotCovered("windows are cut of characters and k-mers")
+            raise NotCovered("only characters and k-mers have windows")
         size = len(batch.data), len(batch)
         with resources.workspaces.lend(*size, resident.family.layout) as workspace:
             counts, errors = _encode(resources, workspace, resident, vocabulary, batch)
@@ -197,13 +197,13 @@ def _check(
             raise ValueError(f"{name} is {value}; it must be 1 to {MOST}")
     for token_id in ids:
         if not 0 <= token_id <= MOST:
-            raise ValueError(f"{token_id} is no id of a window; they are 0 to {MOST}")
+            raise ValueError(f"{token_id} is not an id of a window; ids are 0 to {MOST}")
     if values is not None and values.shape != batch.data.shape:
         raise ValueError(f"values of the shape {values.shape} for {len(batch.data)} bytes")
     options = batch.options
     each = [options] if isinstance(options, EncodeOptions) else options
     if any(option.max_length is not None for option in each):
-        raise ValueError("rows that become windows cannot have a max_length")
+        raise ValueError("max_length is not possible for rows that are cut into windows")
 
 
 def _encode(

@@ -76,7 +76,9 @@ class Place:
         """
         opened = None if self.gpu is None else self.gpu.vocabularies.opened
         if opened is None:
-            message = 'this needs a GPU; load the tokenizer with device="cuda", or use encode_batch'
+            message = (
+                'this call needs a GPU; load the tokenizer with device="cuda", or use encode_batch'
+            )
             raise DeviceUnavailable(message)
         return cast("GpuEngine", opened.gpu)
 
@@ -107,7 +109,9 @@ def open_place(device: str, num_threads: int = 0) -> Place:
     """
     match = CUDA.fullmatch(device) if isinstance(device, str) else None
     if device not in ("auto", "cpu") and match is None:
-        message = f'device is {device!r}; it is "auto", "cpu", "cuda" or "cuda:1"'
+        message = (
+            f'device is {device!r}; it must be "auto", "cpu", "cuda" or a number such as "cuda:1"'
+        )
         raise InvalidRequest(message, where="device")
     with OPENING:  # A thread that waits finds what the other one has opened.
         if match is not None:

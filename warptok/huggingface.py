@@ -136,7 +136,7 @@ def encode_as_huggingface(
         else (max_length is not None and kind == "do_not_pad")
     )
     if return_tensors not in (None, "pt", "np"):
-        message = f'return_tensors is {return_tensors!r}; it is "pt", "np" or None'
+        message = f'return_tensors is {return_tensors!r}; it must be "pt", "np" or None'
         raise InvalidRequest(message, where="return_tensors")
     is_one = isinstance(text, str)
     length = _find_length(tok, max_length, is_needed=is_cut or kind == "max_length")
@@ -181,7 +181,7 @@ def _word(name: str, value: Any, words: Mapping[object, Any]) -> Any:
     is_known = isinstance(value, bool | str) and value in words
     if not is_known:
         listed = ", ".join(map(repr, words))
-        raise InvalidRequest(f"{name} is {value!r}; it is one of {listed}", where=name)
+        raise InvalidRequest(f"{name} is {value!r}; it must be one of {listed}", where=name)
     return words[value]
 
 
@@ -191,7 +191,7 @@ def _find_length(tok: BatchEncoder, max_length: int | None, *, is_needed: bool) 
     if not is_needed:
         return None
     if length is None:
-        message = "the model's length is not known; give max_length="
+        message = "the maximum length of the model is not known; give max_length="
         raise InvalidRequest(message, where="max_length")
     check_counts(max_length=(length, 0))
     return length
@@ -231,7 +231,9 @@ def _tensor(rows: Any, kind: Tensors) -> Any:
         InvalidRequest: the rows have different lengths.
     """
     if len({np.shape(row) for row in rows}) > 1:
-        message = "rows of several lengths are no tensor; use padding=True, or return_tensors=None"
+        message = (
+            "rows of different lengths cannot be a tensor; use padding=True, or return_tensors=None"
+        )
         raise InvalidRequest(message, where="padding")
     array = np.asarray(rows, np.int64)
     if kind == "np":

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from service.seqio.reader import NamedBatch, Reading
 
 HALF_PAIR = re.compile("[\ud800-\udfff]")
-ONE_COLUMN = "a frame has several columns; give the one with texts: frame['text']"
+ONE_COLUMN = "a data frame has several columns; give the column of texts, such as frame['text']"
 FORMS = (
     "texts are a list of str or bytes, an Arrow array, a column of pandas or polars, a NumPy array "
     "of strings, a matrix uint8[B, L], or bytes with offsets="
@@ -65,7 +65,7 @@ def make_batch(texts: Any, offsets: Any = None, *, surrogates: str = "refuse") -
 def _make(texts: Any, surrogates: str) -> Batch:
     if isinstance(texts, Batch):
         if texts.options != DEFAULT_OPTIONS:
-            raise ValueError("the batch has options of its own; give them to the call")
+            raise ValueError("a Batch with options is not accepted; give the options to the call")
         return texts.duplicate()
     if isinstance(texts, str | bytes | bytearray | memoryview):
         raise TypeError(
@@ -83,10 +83,10 @@ def _make(texts: Any, surrogates: str) -> Batch:
     if isinstance(texts, np.ndarray):
         return _of_numpy(texts, surrogates)
     if isinstance(texts, Mapping | Set):
-        raise TypeError(f"a {type(texts).__name__} has no order of rows; {FORMS}")
+        raise TypeError(f"a {type(texts).__name__} has no order; {FORMS}")
     if isinstance(texts, Iterable):
         return _of_list(texts if isinstance(texts, list | tuple) else list(texts), surrogates)
-    raise TypeError(f"a {type(texts).__name__} holds no texts; {FORMS}")
+    raise TypeError(f"a {type(texts).__name__} is not a list of texts; {FORMS}")
 
 
 def _of_list(texts: Sequence[Any], surrogates: str) -> Batch:
@@ -155,16 +155,22 @@ def _of_tensor(tensor: Any) -> Batch:
 
 def _of_numpy(array: np.ndarray[Any, Any], surrogates: str) -> Batch:
     if array.dtype == np.uint8 and array.ndim == 1:
-        raise TypeError("uint8[N] is joined texts: give offsets= int64[B + 1] as well")
+        raise TypeError(
+            "an array uint8[N] contains joined texts; give offsets= int64[B + 1] as well"
+        )
     if array.dtype.kind not in "UOST" or array.ndim != 1:
-        raise TypeError(f"an array {array.dtype}{list(array.shape)} holds no texts; {FORMS}")
+        raise TypeError(
+            f"an array {array.dtype}{list(array.shape)} does not contain texts; {FORMS}"
+        )
     return _of_list(array.tolist(), surrogates)
 
 
 def _as_values(values: Any) -> Any:
     """Return the joined bytes of texts as an object with the buffer protocol."""
     if isinstance(values, str):
-        raise TypeError("offsets= count bytes: give text.encode(), or a list of texts without them")
+        raise TypeError(
+            "offsets= count bytes; give text.encode(), or a list of texts without offsets="
+        )
     return _to_host(values)
 
 
@@ -248,7 +254,7 @@ def as_text(text: Any, unit: Unit, options: Mapping[str, Any]) -> str:
     try:
         return bytes(text).decode()
     except UnicodeDecodeError as error:
-        message = 'a text that is not UTF-8 has places in "bytes" only'
+        message = 'offsets of a text that is not UTF-8 can only be in "bytes"'
         raise InvalidRequest(message, where="unit") from error
 
 
@@ -262,11 +268,15 @@ def as_ids(ids: Any) -> NDArray[np.int64]:
         ids = ids.detach().cpu().numpy()
     row = np.asarray(ids if hasattr(ids, "__len__") or np.isscalar(ids) else list(ids))
     if row.ndim == 0:
-        raise InvalidRequest(f"{ids!r} is no row of ids; decode([{ids!r}]) takes a list of them")
+        raise InvalidRequest(f"ids is {ids!r}; it must be a list, as in decode([{ids!r}])")
     if row.ndim != 1 and row.size:
-        raise InvalidRequest(f"ids have {row.ndim} dimensions; decode_batch(rows) takes rows")
+        raise InvalidRequest(
+            f"ids has {row.ndim} dimensions; use decode_batch(rows) for several rows"
+        )
     if row.size and row.dtype.kind not in "iu":
-        raise InvalidRequest(f"ids are {row.dtype}; they are whole numbers", where="ids")
+        raise InvalidRequest(
+            f"ids is an array of {row.dtype}; it must have whole numbers", where="ids"
+        )
     return row.reshape(-1).astype(np.int64, copy=False)
 
 
@@ -294,7 +304,7 @@ def as_channel(channel: ArrayLike | None, num_bases: int) -> NDArray[np.float32]
         return None
     values = np.asarray(channel, np.float64)
     if values.shape != (num_bases,):
-        message = f"{list(values.shape)} values for {num_bases} bases"
+        message = f"channel has {list(values.shape)} values, but the sequence has {num_bases} bases"
         raise InvalidRequest(message, where="channel")
     if not (np.abs(values) <= np.finfo(np.float32).max).all():
         raise InvalidRequest("a value is not a finite 32-bit number", where="channel")

@@ -142,7 +142,10 @@ def _compare_added_tokens(tok: Tokenizer, backend: Any) -> None:
 
 def _decode_inversely(vocabulary: Vocabulary) -> Vocabulary:
     if vocabulary.kind == "upstream":
-        message = "the library tokenizers computes this vocabulary, and decodes as its file says"
+        message = (
+            'decoder must be "file", because the library tokenizers computes and decodes this '
+            "vocabulary"
+        )
         raise InvalidRequest(message, where="decoder")
     return replace(vocabulary, decoder="inverse")
 
@@ -152,7 +155,9 @@ def _find(source: Any, pretokenizer: str | None, special_tokens: Mapping[str, in
     if isinstance(source, str | os.PathLike):
         return _find_named(source, pretokenizer, special_tokens)
     if has_arguments:
-        message = "pretokenizer and special_tokens are for files; this object says them itself"
+        message = (
+            "pretokenizer and special_tokens are only allowed for files; this object contains them"
+        )
         raise InvalidRequest(message)
     if isinstance(source, Vocabulary):
         return Found(source, Defaults("vocabulary"))
@@ -167,7 +172,7 @@ def _find(source: Any, pretokenizer: str | None, special_tokens: Mapping[str, in
             "the fast one (AutoTokenizer.from_pretrained(..., use_fast=True)), or its built-in "
             "vocabulary, such as nt_v2, hyenadna or dnabert1_6mer"
         )
-    raise TypeError(f"a {type(source).__name__} is no tokenizer; give {SOURCES}")
+    raise TypeError(f"a {type(source).__name__} is not a tokenizer; give {SOURCES}")
 
 
 def _find_named(
@@ -183,7 +188,7 @@ def _find_named(
     if isinstance(source, str) and source in builtin.BUILTINS:
         if pretokenizer is not None or special_tokens is not None:
             raise InvalidRequest(
-                f"{source} is built in; pretokenizer and special_tokens are for files"
+                f"{source} is built in; pretokenizer and special_tokens are only allowed for files"
             )
         return Found(builtin.load(source), Defaults(name))
     if path.is_dir():
@@ -207,7 +212,10 @@ def _read_folder(
     from vocabularies.formats.folders import NoTokenizer
 
     if special_tokens is not None:
-        message = "a folder says its special tokens itself; give the path of a file"
+        message = (
+            "special_tokens is not allowed for a folder, whose files contain them; give the path "
+            "of a file"
+        )
         raise InvalidRequest(message, where="special_tokens")
     try:
         model = read_folder(folder, pretokenizer=pretokenizer)
@@ -271,7 +279,7 @@ def _read_tiktoken(encoding: Any) -> Found:
 
     pretokenizer = recognize_tiktoken_pattern(encoding._pat_str)
     if pretokenizer is None:
-        message = "is none of the published patterns; save a tokenizer.json, and load its path"
+        message = "is not a published pattern; save a tokenizer.json and load its path"
         raise VocabularyError.at("pat_str", message)
     contents = sorted(encoding._special_tokens.items(), key=lambda item: item[1])
     special_tokens = [SpecialToken(content, token_id) for content, token_id in contents]

@@ -152,9 +152,11 @@ def check_options(call: str, given: Mapping[str, Any], num_rows: int | None = No
         if not is_list(value):
             values = [value]
         elif num_rows is None or name in WHOLE_BATCH:
-            raise InvalidRequest(f"{name} has one value, and not a list", where=name)
+            raise InvalidRequest(f"{name} must be one value, not a list", where=name)
         elif len(value) != num_rows:
-            raise InvalidRequest(f"{len(value)} values for {num_rows} texts", where=name)
+            raise InvalidRequest(
+                f"{name} has {len(value)} values, but there are {num_rows} texts", where=name
+            )
         else:
             values = value
         for one in values:
@@ -172,10 +174,10 @@ def is_list(value: object) -> bool:
 def _check_type(name: str, value: object) -> None:
     """Check the type of one value; `EncodeOptions` checks the value itself."""
     if name in BOOLEANS and not (isinstance(value, bool) or (name == "circular" and value is None)):
-        raise InvalidRequest(f"{name} is {value!r}, neither True nor False", where=name)
+        raise InvalidRequest(f"{name} is {value!r}; it must be True or False", where=name)
     is_number = isinstance(value, int) and not isinstance(value, bool)
     if name == "max_length" and not (value is None or is_number):
-        raise InvalidRequest(f"max_length is {value!r}, no whole number", where=name)
+        raise InvalidRequest(f"max_length is {value!r}; it must be a whole number", where=name)
 
 
 def make_options(
@@ -231,9 +233,12 @@ def make_augmentation(value: object, unit: Unit | None = None) -> Augmentation |
         except ValueError as error:
             raise InvalidRequest(str(error), where="augmentation") from error
     if not isinstance(value, Augmentation):
-        raise TypeError(f"augmentation is {value!r}; it is warptok.Augmentation(seed=...)")
+        raise TypeError(f"augmentation is {value!r}; it must be a warptok.Augmentation(seed=...)")
     if unit is not None:
-        message = "places of ids would be those in the changed sequences"
+        message = (
+            "return_offsets is not possible with augmentation, because offsets would refer to "
+            "the changed sequences"
+        )
         raise InvalidRequest(message, where="return_offsets")
     return value
 
@@ -275,7 +280,7 @@ def check_counts(**counts: tuple[int, int]) -> None:
     """
     for name, (value, least) in counts.items():
         if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
-            raise InvalidRequest(f"{name} is {value!r}; it is {least} or more", where=name)
+            raise InvalidRequest(f"{name} is {value!r}; it must be at least {least}", where=name)
 
 
 def check_padding(
@@ -292,17 +297,19 @@ def check_padding(
     """
     if padding is None:
         if padding_side is not None or pad_id is not None:
-            message = 'padding_side and pad_id need padding="longest", or a number of ids'
+            message = "padding_side and pad_id are only allowed together with padding"
             raise InvalidRequest(message, where="padding")
         return
     if padding != "longest":
         if isinstance(padding, str | bool):
-            message = f'padding is {padding!r}; it is "longest" or a number of ids'
+            message = f'padding is {padding!r}; it must be "longest" or a number of ids'
             raise InvalidRequest(message, where="padding")
         check_counts(padding=(padding, 0))
     if dtype != "int32":
-        raise InvalidRequest("padded ids are int32", where="dtype")
+        raise InvalidRequest("dtype must be int32 with padding", where="dtype")
     if padding_side is not None:
         choose("padding_side", padding_side, SIDES)
     if pad_id is not None and not 0 <= pad_id < num_ids:
-        raise InvalidRequest(f"the vocabulary's ids are 0..{num_ids - 1}", where="pad_id")
+        raise InvalidRequest(
+            f"pad_id must be an id of the vocabulary, 0 to {num_ids - 1}", where="pad_id"
+        )

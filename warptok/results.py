@@ -173,7 +173,7 @@ class EncodedBatch:
         side = padding_side or self.padding_side
         if side is None:
             message = (
-                'say padding_side= and pad_id=, or call encode_batch(texts, padding="longest")'
+                'give padding_side= and pad_id=, or call encode_batch(texts, padding="longest")'
             )
             raise InvalidRequest(message, where="padding_side")
         if pad_id is None:
@@ -350,7 +350,7 @@ def map_offsets(encoded: Encoded, batch: Batch, unit: Unit) -> NDArray[np.int64]
     assert encoded.spans is not None
     texts, invalid = batch.texts() if unit != "bytes" else ((), {})
     if invalid.keys() - encoded.errors.keys():
-        message = 'a text that is not UTF-8 has places in "bytes" only'
+        message = 'offsets of a text that is not UTF-8 can only be in "bytes"'
         raise InvalidRequest(message, where="return_offsets")
     if unit == "bytes" or all(map(str.isascii, texts)):
         return encoded.spans

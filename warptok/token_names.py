@@ -130,7 +130,7 @@ class TokenNames:
     def _check_id(self, token_id: int) -> None:
         tokens = self._vocabulary.tokens
         if not 0 <= token_id < len(tokens) or tokens[token_id] is None:
-            message = f"{token_id} is no id of the vocabulary"
+            message = f"{token_id} is not an id of the vocabulary"
             raise InvalidRequest(message, code="id_out_of_range")
 
     def _spell(self, token_id: int) -> str:

@@ -482,7 +482,7 @@ class Tokenizer(TokenNames):
         """
         vocabulary = self._vocabulary
         if add_special_tokens and (vocabulary.prefix or vocabulary.suffix):
-            message = "the GPU puts no begin and end tokens around ids in its memory"
+            message = "begin and end tokens cannot be put around ids in GPU memory"
             hint = 'add_special_tokens=False, or encode_batch(texts).to_torch("cuda:0")'
             raise InvalidRequest(f"{message}: {hint}", where="add_special_tokens")
         batch = make_batch(texts, offsets)
@@ -573,7 +573,7 @@ class Tokenizer(TokenNames):
         """
         changes = make_augmentation(augmentation, unit)
         if changes is not None and not self._vocabulary.supports_reverse_complement:
-            message = "the vocabulary is of text, not of sequences"
+            message = "augmentation is not possible for a vocabulary of text"
             raise InvalidRequest(message, where="augmentation")
         return augment_rows(batch, changes)
 
@@ -587,7 +587,9 @@ class Tokenizer(TokenNames):
     def _id_dtype(self, dtype: IdType) -> type[np.integer[Any]]:
         id_dtype = ID_TYPES[choose("dtype", dtype, tuple(ID_TYPES))]
         if len(self) - 1 > np.iinfo(id_dtype).max:
-            raise InvalidRequest(f"{len(self)} ids do not fit {dtype}", where="dtype")
+            raise InvalidRequest(
+                f"the {len(self)} ids of the vocabulary do not fit in {dtype}", where="dtype"
+            )
         return id_dtype
 
     def _describe(

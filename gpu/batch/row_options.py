@@ -150,12 +150,12 @@ def row_options(vocabulary: Vocabulary, batch: Batch, family: Family) -> RowOpti
     if any(o.invalid_utf8 != "refuse" for o in distinct):
         raise NotCovered("texts that are not UTF-8 are encoded on the CPU")
     if any(o.uppercase for o in distinct):  # Texts are converted on the host.
-        raise NotCovered("letters become upper case on the host")
+        raise NotCovered("the CPU converts letters to upper case")
     if not family.augments_rows:
         if any(o.reverse_complement or o.circular is not None for o in distinct):
-            raise NotCovered("text has no other strand and is not circular")
+            raise NotCovered("text has no reverse complement and is not circular")
     if any(o.reverse_complement for o in distinct) and not vocabulary.supports_reverse_complement:
-        raise NotCovered("a vocabulary of text has no other strand")
+        raise NotCovered("a vocabulary of text has no reverse complement")
     limits = [
         NO_LIMIT if o.max_length is None else min(int(o.max_length), NO_LIMIT - 1) for o in distinct
     ]
@@ -216,7 +216,7 @@ def row_errors(
         adds = options.flags & constant("ROW_ADD_SPECIAL") != 0
         for row in np.flatnonzero(adds & (options.max_length < added)).tolist():
             message = (
-                f"{options.max_length[row]} ids are too few for begin and end tokens ({added})"
+                f"max_length is {options.max_length[row]}; begin and end tokens are {added} ids"
             )
             errors.setdefault(row, RowError("max_length_too_small", message))
     return errors

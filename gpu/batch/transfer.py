@@ -288,9 +288,11 @@ def checked(workspace: Workspace) -> NDArray[np.uint64]:
     """
     if workspace.reported[_NOT_COVERED]:
         raise NotCovered(
-            "a character that has no id, or is longer in upper case, or NFC may join, "
-            "or merges out of order in a long piece"
+            "a character has no id or is longer in upper case, or NFC may join characters, or a "
+            "long piece merges out of order"
         )
     if workspace.reported[_FAULT]:
-        raise DeviceFault("a long piece is no token, or letters had no path: report the text")
+        raise DeviceFault(
+            "a long piece is not a token, or letters have no path; please report the text"
+        )
     return workspace.status

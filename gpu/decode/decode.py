@@ -95,6 +95,6 @@ def _errors(
     errors = {}
     for row in np.flatnonzero(places != NO_BYTE).tolist():
         place = int(places[row])
-        message = f"id {ids[place]} means nothing in a vocabulary of {num_ids} ids"
+        message = f"id {ids[place]} is not an id of this vocabulary of {num_ids} ids"
         errors[row] = RowError("id_out_of_range", message, f"ids[{place - int(offsets[row])}]")
     return errors

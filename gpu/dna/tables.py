@@ -200,7 +200,7 @@ def dna_tokens(vocabulary: Vocabulary) -> DnaTokens:
     """
     model = vocabulary.model
     if not isinstance(model, Bpe) or model.byte_level:
-        raise NotCovered("the model is no BPE over letters")
+        raise NotCovered("the model is not BPE over letters")
     if len(vocabulary) > MAX_IDS:
         raise NotCovered(f"more than {MAX_IDS} ids")
     letter_ids, tokens = _reached(vocabulary)

@@ -75,7 +75,7 @@ def as_batch(sequences: Any, memory: Memory | None = None, copy: Copy | None = N
         return _from_list(sequences, memory, copy)
     if isinstance(sequences, np.ndarray) and sequences.ndim == 1:
         return _from_list(sequences.tolist(), memory, copy)
-    raise TypeError(f"a {type(sequences).__name__} holds no sequences that are known here")
+    raise TypeError(f"a {type(sequences).__name__} is not a supported type of sequences")
 
 
 def read_blocks(rows: Iterator[Any]) -> Iterator[list[Any]]:
@@ -103,7 +103,9 @@ def _from_column(column: Any) -> Any:
         ValueError: a row is null.
     """
     if hasattr(column, "columns"):
-        raise TypeError("a frame has several columns; give the one with sequences: frame['dna']")
+        raise TypeError(
+            "a data frame has several columns; give the column of sequences, such as frame['dna']"
+        )
     nulls = np.flatnonzero(
         np.asarray(column.isna() if hasattr(column, "isna") else column.is_null())
     )
@@ -178,7 +180,7 @@ def _from_values(values: Any, offsets: Any) -> Batch:
     if data.dtype != np.uint8 or data.ndim != 1 or offsets.ndim != 1:
         raise TypeError("values must be uint8[N] and offsets int64[B + 1]")
     if offsets.dtype.kind not in "iu" or not len(offsets):
-        raise TypeError(f"offsets are {offsets.dtype}[{len(offsets)}]; they must be int64[B + 1]")
+        raise TypeError(f"offsets is {offsets.dtype}[{len(offsets)}]; it must be int64[B + 1]")
     offsets = offsets.astype(np.int64, copy=False)
     shrinking = np.flatnonzero(offsets[1:] < offsets[:-1])  # A difference may overflow.
     if len(shrinking):
@@ -190,7 +192,9 @@ def _from_arrow(array: Any) -> Batch:
     """Make a batch of an Arrow array of strings or binaries without copying its values."""
     name = str(array.type)
     if name not in _ARROW_OFFSETS:
-        raise TypeError(f"an Arrow array of {name}; strings or binaries hold sequences")
+        raise TypeError(
+            f"the Arrow array has the type {name}; sequences must be strings or binaries"
+        )
     if array.null_count:
         nulls = np.asarray(array.is_null())
         raise ValueError(f"row {int(np.flatnonzero(nulls)[0])} is null")

@@ -121,11 +121,13 @@ class EmbeddingLayer:
             raise TypeError(f"the embedder, a {type(embed_tokens).__name__}, cannot be called")
         if not hasattr(discovery, "use_ids_path"):
             kind = type(discovery).__name__
-            raise TypeError(f"the discovery is a {kind}, and not what `discover` returns")
+            raise TypeError(f"the discovery is a {kind}; it must be what `discover` returns")
         if max_ids < 1 or (max_rows is not None and max_rows < 1):
-            raise ValueError(f"max_ids is {max_ids}, max_rows {max_rows}; the least is 1")
+            raise ValueError(
+                f"max_ids is {max_ids} and max_rows {max_rows}; both must be at least 1"
+            )
         if padding_side not in (*SIDES, None):
-            raise ValueError(f"padding_side is {padding_side!r}, neither left nor right nor None")
+            raise ValueError(f"padding_side is {padding_side!r}; it must be left, right or None")
         self.device = device_of(device)
         self.discovery = discovery
         self.max_rows = max_rows or max_ids
@@ -267,7 +269,7 @@ class EmbeddingLayer:
     def _list_routes(self, path: Path) -> list[_Route]:
         """List the routes of a path: the first one, and those that follow where it fails."""
         if path not in ("auto", "ids", "bytes"):
-            raise ValueError(f"path is {path!r}, neither auto nor ids nor bytes")
+            raise ValueError(f"path is {path!r}; it must be auto, ids or bytes")
         if not self._has_rule:
             return [_Route("upstream")]
         if path == "auto":

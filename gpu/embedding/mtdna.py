@@ -68,7 +68,9 @@ class MtDNADataset(Dataset[dict[str, Tensor]]):
         """
         self._window, self._stride = operator.index(window_size), operator.index(stride)
         if self._window < 1 or self._stride < 1:
-            raise ValueError(f"window_size is {window_size}, stride {stride}; the least is 1")
+            raise ValueError(
+                f"window_size is {window_size} and stride {stride}; both must be at least 1"
+            )
         self._circular = circular
         self._pad_id = vocabulary.role_id("pad")
         self._prefix = (vocabulary.role_id("cls"),) if add_cls else ()
@@ -97,7 +99,7 @@ class MtDNADataset(Dataset[dict[str, Tensor]]):
         if vectors is not None and any(True for _ in vectors):
             raise ValueError(f"there are more het_level_vectors than {self.num_genomes} genomes")
         if labels is not None and len(labels) != self.num_genomes:
-            raise ValueError(f"{len(labels)} labels for {self.num_genomes} genomes")
+            raise ValueError(f"there are {len(labels)} labels for {self.num_genomes} genomes")
         self._labels = None if labels is None else [*labels]
         counts = [-(-len(ids) // self._stride) for ids in self._ids]
         self._first_windows = np.cumsum([0, *counts])

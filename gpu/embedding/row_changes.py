@@ -69,5 +69,5 @@ class RowChanges:
         strands = np.asarray(self.reverse_complement, np.bool_)
         if strands.ndim and strands.shape != (num_rows,):
             shape = list(strands.shape)
-            raise ValueError(f"reverse_complement is bool{shape}, and there are {num_rows} rows")
+            raise ValueError(f"reverse_complement is bool{shape}, but there are {num_rows} rows")
         return np.broadcast_to(strands, num_rows)

@@ -123,7 +123,7 @@ class SequenceIds:
         """
         for dtype in (ids_dtype, staging_dtype):
             if dtype not in (torch.int32, torch.int64):
-                raise ValueError(f"ids are int32 or int64, not {dtype}")
+                raise ValueError(f"dtype is {dtype}; it must be int32 or int64")
         self.discovery = discovery
         self.device = device
         self.dtype = ids_dtype
@@ -157,7 +157,7 @@ class SequenceIds:
     def _check_largest(self, largest: int) -> None:
         """Raise a ValueError where an id is beyond the embedder's rows."""
         if self._num_ids is not None and largest >= self._num_ids:
-            raise ValueError(f"the embedder has {self._num_ids} rows, and an id is {largest}")
+            raise ValueError(f"the embedder has {self._num_ids} rows, but an id is {largest}")
 
     def count_ids(self, batch: Batch) -> NDArray[np.int64]:
         """Count the ids of each row by the tables, int64[B], begin and end tokens included.

@@ -184,7 +184,7 @@ def _choose_token_len(
         return find_token_len(embedder)
     if token_len == "max":
         if max_len is None:
-            raise ValueError("token_len is 'max', and the source says no maximum; give a number")
+            raise ValueError("token_len is 'max', but the source has no maximum; give a number")
         return max_len
     if (token_len := operator.index(token_len)) < 1:
         raise ValueError(f"token_len is {token_len}; it must be at least 1")

@@ -95,7 +95,9 @@ def make_upstream_encoder(
         if not _takes_special_tokens(encode):
             own = {}
         return _make_text_encoder(lambda texts: (_ids(encode(text, **own)) for text in texts))
-    raise TypeError(f"a {type(tokenizer).__name__} has no encode, and is not called with texts")
+    raise TypeError(
+        f"a {type(tokenizer).__name__} has no method encode and cannot be called with texts"
+    )
 
 
 def _make_vocabulary_encoder(
@@ -189,7 +191,7 @@ def _copy_without_padding(tokenizer: Any) -> Any:
     try:
         plain = copy.deepcopy(tokenizer)
         if plain.get_vocab() != tokenizer.get_vocab():
-            raise ValueError("of strings that share an id, a copy has one")
+            raise ValueError("several strings share an id, and a copy keeps only one of them")
     except Exception as error:  # tokenizers raises a bare Exception.
         if tokenizer.padding is None and tokenizer.truncation is None:
             return tokenizer

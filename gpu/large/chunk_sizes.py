@@ -28,7 +28,7 @@ class ChunkSizes:
     def __post_init__(self) -> None:
         if self.chunk_bytes < 1 or self.in_flight < 1:
             numbers = f"chunk_bytes is {self.chunk_bytes}, in_flight {self.in_flight}"
-            raise ValueError(f"{numbers}; the least is 1")
+            raise ValueError(f"{numbers}; each must be at least 1")
 
     def of(self, num_bytes: int) -> ChunkSizes:
         """Return the sizes for a text; chunks of short texts are smaller, see SMALLER_CHUNKS."""

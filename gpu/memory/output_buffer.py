@@ -90,9 +90,9 @@ class OutputBuffer:
             ValueError: they do not fit.
         """
         if num_bytes > self.num_bytes:
-            raise ValueError(f"more ids than there is room for: {self.num_bytes} bytes")
+            raise ValueError(f"out is too small: {self.num_bytes} bytes")
 
 
 def _refused(types: tuple[str, ...]) -> ValueError:
     named = " or ".join(np.dtype(each).name for each in types)
-    return ValueError(f"out must be one writable flat piece of {named}")
+    return ValueError(f"out must be a writable, contiguous, one-dimensional array of {named}")

@@ -96,7 +96,7 @@ class WorkspacePool:
         if shelf is not None:
             return shelf
         if size > MAX_BYTES:
-            raise OutOfMemory(f"{num_bytes} bytes in one batch; at most {MAX_BYTES} are possible")
+            raise OutOfMemory(f"a batch needs {num_bytes} bytes; at most {MAX_BYTES} are possible")
         return self._shelves.setdefault((size, layout), _Shelf(size))
 
     @contextmanager
@@ -148,7 +148,7 @@ class WorkspacePool:
                     if made is not None:
                         return made
                 if not shelf.num_made:
-                    raise OutOfMemory(f"no room for a batch of {shelf.size} bytes under the cap")
+                    raise OutOfMemory(f"a batch of {shelf.size} bytes exceeds the memory limit")
                 if not wait:
                     return None
                 self._num_waiting += 1

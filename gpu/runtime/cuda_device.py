@@ -169,7 +169,9 @@ class CudaDevice:
             owner = self._runtime.pointerGetAttributes(address).device
             if owner != self.number and 0 <= owner < self._num_devices:
                 self._runtime.ipcCloseMemHandle(address)
-                raise BadHandle(f"the memory is of device {owner}, and not of {self.number}")
+                raise BadHandle(
+                    f"the memory belongs to device {owner}, not to device {self.number}"
+                )
             return address
 
     def close_shared(self, address: int) -> None:

@@ -103,7 +103,7 @@ def count_devices(cupy: Any) -> int:
                 f"CuPy is made for CUDA {_name(built)} and the driver is for CUDA {_name(driver)}: "
                 f"install a newer driver, or another CuPy: {EXTRAS}"
             ) from error
-        raise DeviceUnavailable(f"no CUDA device answers: {error}") from error
+        raise DeviceUnavailable(f"no CUDA device can be used: {error}") from error
     if count == 0:
         raise DeviceUnavailable("there is no CUDA device: see nvidia-smi and CUDA_VISIBLE_DEVICES")
     return count
@@ -117,7 +117,7 @@ def check_device(cupy: Any, number: int) -> None:
     """
     count = count_devices(cupy)
     if not 0 <= number < count:
-        raise DeviceUnavailable(f"there are {count} CUDA devices, and no number {number}")
+        raise DeviceUnavailable(f"there are {count} CUDA devices, but none has the number {number}")
     card = describe_card(cupy, number)
     check_capability(card)
     check_nvrtc(cupy, card)

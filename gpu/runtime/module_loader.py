@@ -71,7 +71,7 @@ class Functions(dict[str, "LaunchSpec"]):
         for name, kernel in KERNELS.items():
             if kernel.module == module and launch_shape(kernel, self.limits):
                 return name
-        raise DeviceUnavailable(f"the device can run no kernel of {module!r}: {self.limits}")
+        raise DeviceUnavailable(f"the device cannot run any kernel of {module!r}: {self.limits}")
 
     def compile(self, module: str) -> None:
         """Compile a module; its kernels that the device can run get a launch each.

@@ -66,7 +66,7 @@ def bpe_symbols(vocabulary: Vocabulary, needed: Collection[int] = range(NUM_BYTE
     """
     model = vocabulary.model
     if not isinstance(model, Bpe) or not model.byte_level:
-        raise NotCovered("the model is no byte-level BPE")
+        raise NotCovered("the model is not byte-level BPE")
     if len(vocabulary) > MAX_IDS or len(model.merges) >= MAX_SYMBOLS - NUM_BYTES:
         raise NotCovered(f"more than {MAX_IDS} ids or {MAX_SYMBOLS - NUM_BYTES} merges")
     rules = make_bpe_rules(vocabulary)

@@ -59,7 +59,7 @@ def build_corpus_arrays(layout: Layout, options: TrainingOptions, first: Ids) ->
     if not levels and counts is None:
         return arrays
     if len(first) > MAX_SLOTS:
-        message = f"{len(first)} letters and barriers; with motifs or counts a GPU has {MAX_SLOTS}"
+        message = f"has {len(first)} letters and barriers; a GPU can train on {MAX_SLOTS}"
         raise VocabularyError.at("corpus", message)
     places = np.arange(len(first), dtype=np.uint32) if is_full else np.flatnonzero(has_token)
     arrays["places"] = [places.astype(np.uint32, copy=False)]
@@ -124,7 +124,7 @@ def check_memory(free_bytes: int, corpus: Mapping[str, int], pairs: Mapping[str,
     corpus_bytes, pair_bytes = sum(corpus.values()), sum(pairs.values())
     if corpus_bytes + pair_bytes > free_bytes:
         message = f"{corpus_bytes:,} bytes for the corpus and {pair_bytes:,} for the pairs of ids"
-        raise OutOfMemory(f"learning takes {message}; of the GPU's memory there are {free_bytes:,}")
+        raise OutOfMemory(f"training needs {message}; the GPU has {free_bytes:,} bytes free")
 
 
 class Allocation:

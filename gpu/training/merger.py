@@ -91,7 +91,7 @@ class DeviceMerger:
             OutOfMemory: the device has too little memory; the message says how much is needed.
         """
         if options.vocabulary_size > MAX_IDS:
-            message = f"{options.vocabulary_size}; on a GPU {MAX_IDS} are possible"
+            message = f"is {options.vocabulary_size}; a GPU can train at most {MAX_IDS}"
             raise VocabularyError.at("vocabulary_size", message)
         arrays = build_corpus_arrays(layout, options, first)
         self._has_places = "places" in arrays
@@ -281,6 +281,6 @@ def _double_capacity(capacity: int) -> int:
         VocabularyError: the capacity is MAX_IDS already.
     """
     if capacity == MAX_IDS:
-        message = f"{MAX_IDS} ids, and the compression is not reached; a GPU has room for no more"
+        message = f"the compression is not reached with {MAX_IDS} ids, the maximum on a GPU"
         raise VocabularyError.at("stop", message)
     return min(MAX_IDS, 2 * capacity)

@@ -171,7 +171,7 @@ class _Parser:
             raise BadRecord("a sequence is not ASCII", self._number)
 
     def _check_bases(self, part: bytes) -> bytes:
-        """Check bytes that may contain more than bases, and return them without white space."""
+        """Return the bases of a part without white space; raise BadRecord for other bytes."""
         self._check_place(part)
         try:
             return check_bases(part)

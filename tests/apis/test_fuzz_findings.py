@@ -117,7 +117,7 @@ def test_a_wrong_vocabulary_is_the_fault_of_who_sends_it(name, caplog):
 
 
 def test_an_empty_word_of_a_list_is_named():
-    with pytest.raises(VocabularyError, match="line 1: an empty word"):
+    with pytest.raises(VocabularyError, match="line 1: the word is empty"):
         read_vocabulary({"vocab.txt": b"\n[UNK]"})
 
 

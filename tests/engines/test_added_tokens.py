@@ -113,13 +113,13 @@ def test_only_what_the_alphabet_has_as_a_whole_is_read_in_it(content, meant):
 
 @pytest.mark.parametrize("ignore_merges", [False, True])
 def test_tokens_of_the_same_bytes_make_the_vocabulary_upstream(ignore_merges):
-    """Of " the" and "Ġthe" only the second is what merges give."""
+    """Merges make only "Ġthe", not the added token " the" with the same bytes."""
     tokens = [added("Ġthe", LISTED.index("Ġthe")), added(" the", len(LISTED))]
     content = DOCUMENT | {"added_tokens": tokens}
     content["model"] = DOCUMENT["model"] | {"ignore_merges": ignore_merges}
     vocabulary = read_vocabulary({"tokenizer.json": encoded(content)})
     assert isinstance(vocabulary.model, Upstream)
-    assert "means the bytes of another one" in vocabulary.model.reason
+    assert "have the same bytes" in vocabulary.model.reason
 
 
 def test_a_token_that_is_a_whole_pretoken_makes_the_vocabulary_upstream():

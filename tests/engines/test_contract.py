@@ -258,7 +258,9 @@ def test_decode_is_the_inverse_of_encode(engine, name):
 @on_engines(["gpt2", "nt_v2", "evo_bytes"])
 def test_ids_are_never_narrower_than_the_vocabulary(engine, name):
     batch = Batch(["ACGTACGT"], id_dtype=np.uint8)
-    with pytest.raises(ValueError, match=f"{len(load(name))} ids do not fit in uint8"):
+    with pytest.raises(
+        ValueError, match=f"a vocabulary of {len(load(name))} ids does not fit in uint8"
+    ):
         engine.encode(load(name), batch)
     assert "device_error" not in engine.status().fallbacks  # The GPU has not failed.
 

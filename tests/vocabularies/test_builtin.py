@@ -72,7 +72,7 @@ def test_a_damaged_file_is_a_wrong_vocabulary(tmp_path, monkeypatch):
 
 def test_the_error_of_an_unknown_name_lists_similar_ones():
     for function in (load, describe):
-        with pytest.raises(KeyError, match="near it: cl100k_base"):
+        with pytest.raises(KeyError, match="similar names are cl100k_base"):
             function("cl100k")
 
 

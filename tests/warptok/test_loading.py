@@ -171,9 +171,9 @@ def test_names_paths_and_objects_that_there_are_not(tmp_path: Path):
         warptok.load("gpt")
     with pytest.raises(warptok.UnknownVocabulary, match="nor a file; give a built-in name"):
         warptok.load("no/such/folder")
-    with pytest.raises(warptok.InvalidRequest, match=r"holds none of tokenizer\.json"):
+    with pytest.raises(warptok.InvalidRequest, match=r"has none of tokenizer\.json"):
         warptok.load(tmp_path)
-    with pytest.raises(TypeError, match="a int is no tokenizer; give a built-in name"):
+    with pytest.raises(TypeError, match="a int is not a tokenizer; give a built-in name"):
         warptok.load(5)
 
     class EsmTokenizer:
@@ -196,9 +196,9 @@ def test_a_wrong_file_names_every_place(tmp_path: Path):
 def test_arguments_that_do_not_belong_to_the_source(tmp_path: Path):
     with pytest.raises(warptok.InvalidRequest, match="gpt2 is built in"):
         warptok.load("gpt2", pretokenizer="gpt2")
-    with pytest.raises(warptok.InvalidRequest, match="this object says them itself"):
+    with pytest.raises(warptok.InvalidRequest, match="this object contains them"):
         warptok.load(Tokenizer(models.BPE()), special_tokens={})
-    with pytest.raises(warptok.InvalidRequest, match="a folder says its special tokens"):
+    with pytest.raises(warptok.InvalidRequest, match="not allowed for a folder"):
         warptok.load(tmp_path, special_tokens={})
     with pytest.raises(warptok.InvalidRequest, match='it is "auto", "cpu", "cuda"'):
         warptok.load("gpt2", device="gpu")

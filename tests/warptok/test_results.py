@@ -36,7 +36,9 @@ def test_ragged_rows(tok):
 
 def test_narrow_ids(tok):
     assert tok.encode_batch(TEXTS, dtype="uint16").ids.dtype == np.uint16
-    with pytest.raises(warptok.InvalidRequest, match="4096 ids do not fit uint8"):
+    with pytest.raises(
+        warptok.InvalidRequest, match="the 4096 ids of the vocabulary do not fit in uint8"
+    ):
         tok.encode_batch(TEXTS, dtype="uint8")
     with pytest.raises(warptok.InvalidRequest, match="dtype is 'int64'"):
         tok.encode_batch(TEXTS, dtype="int64")
@@ -79,13 +81,13 @@ def test_padded_rows(tok):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"padding": True}, 'padding is True; it is "longest" or a number of ids'),
-        ({"padding": "max_length"}, "padding is 'max_length'; it is \"longest\""),
-        ({"padding": -1}, "padding is -1; it is 0 or more"),
-        ({"pad_id": 0}, 'padding_side and pad_id need padding="longest"'),
-        ({"padding": "longest", "pad_id": 4096}, r"the vocabulary's ids are 0\.\.4095"),
+        ({"padding": True}, 'padding is True; it must be "longest" or a number of ids'),
+        ({"padding": "max_length"}, "padding is 'max_length'; it must be \"longest\""),
+        ({"padding": -1}, "padding is -1; it must be at least 0"),
+        ({"pad_id": 0}, "padding_side and pad_id are only allowed together with padding"),
+        ({"padding": "longest", "pad_id": 4096}, r"an id of the vocabulary, 0 to 4095"),
         ({"padding": "longest", "padding_side": "up"}, "padding_side is 'up'"),
-        ({"padding": "longest", "dtype": "uint16"}, "padded ids are int32"),
+        ({"padding": "longest", "dtype": "uint16"}, "dtype must be int32 with padding"),
     ],
 )
 def test_wrong_padding(tok, options, message):
@@ -99,7 +101,7 @@ def test_a_vocabulary_without_a_padding_token():
         tok.encode_batch(["a"], padding="longest")
     tok.pad_token_id = tok.eos_token_id
     assert tok.encode_batch(["a", ""], padding="longest").ids.tolist() == [[64], [50256]]
-    with pytest.raises(warptok.InvalidRequest, match="99999 is no id of the vocabulary"):
+    with pytest.raises(warptok.InvalidRequest, match="99999 is not an id of the vocabulary"):
         tok.pad_token_id = 99999
 
 

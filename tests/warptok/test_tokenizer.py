@@ -63,9 +63,9 @@ def test_options_of_a_batch_may_be_lists(dnabert2):
     assert batch.to_list() == [dnabert2.encode("CGTT"), dnabert2.encode("AACG", max_length=3)]
     batch = dnabert2.encode_batch(["aacg", "aacg"], uppercase=[True, False])
     assert batch.to_list() == [dnabert2.encode("AACG"), dnabert2.encode("aacg")]
-    with pytest.raises(warptok.InvalidRequest, match="1 values for 2 texts"):
+    with pytest.raises(warptok.InvalidRequest, match="has 1 values, but there are 2 texts"):
         dnabert2.encode_batch(["A", "C"], max_length=[1])
-    with pytest.raises(warptok.InvalidRequest, match="max_length has one value"):
+    with pytest.raises(warptok.InvalidRequest, match="max_length must be one value"):
         dnabert2.encode("A", max_length=[1])
 
 
@@ -90,12 +90,12 @@ def test_words_of_other_libraries_name_the_right_call(gpt2, options, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"special": "match it"}, "special is 'match it'; it is one of match, plain, refuse"),
-        ({"max_length": -1}, "max_length is -1; the least is 0"),
-        ({"max_length": "3"}, "max_length is '3', no whole number"),
-        ({"max_length": True}, "max_length is True, no whole number"),
-        ({"add_special_tokens": 1}, "add_special_tokens is 1, neither True nor False"),
-        ({"circular": "yes"}, "circular is 'yes', neither True nor False"),
+        ({"special": "match it"}, "special is 'match it'; it must be one of match, plain, refuse"),
+        ({"max_length": -1}, "max_length is -1; it must be at least 0"),
+        ({"max_length": "3"}, "max_length is '3'; it must be a whole number"),
+        ({"max_length": True}, "max_length is True; it must be a whole number"),
+        ({"add_special_tokens": 1}, "add_special_tokens is 1; it must be True or False"),
+        ({"circular": "yes"}, "circular is 'yes'; it must be True or False"),
         ({"truncation_side": "up"}, "truncation_side is 'up'"),
         ({"surrogates": "drop"}, "surrogates is 'drop', neither refuse nor replace"),
         ({"invalid_utf8": "drop"}, "invalid_utf8 is 'drop'"),
@@ -114,7 +114,7 @@ def test_several_texts_where_one_is_taken(gpt2):
         gpt2.encode(["a"])
     with pytest.raises(TypeError, match=r"chunks\(\) takes one text, str or bytes, not int"):
         gpt2.chunks(5)
-    with pytest.raises(warptok.InvalidRequest, match=r"2 dimensions; decode_batch\(rows\)"):
+    with pytest.raises(warptok.InvalidRequest, match=r"2 dimensions; use decode_batch\(rows\)"):
         gpt2.decode([[1], [2]])
 
 
@@ -144,9 +144,9 @@ def test_offsets_in_each_unit(gpt2):
         assert mapped[1:].tolist() == gpt2.offsets(text, unit).tolist()
     with pytest.raises(warptok.InvalidRequest, match="unit is 'words'"):
         gpt2.offsets(text, "words")
-    with pytest.raises(warptok.InvalidRequest, match='places in "bytes" only'):
+    with pytest.raises(warptok.InvalidRequest, match='can only be in "bytes"'):
         gpt2.offsets(b"\xff", invalid_utf8="bytes")
-    with pytest.raises(warptok.InvalidRequest, match='places in "bytes" only'):
+    with pytest.raises(warptok.InvalidRequest, match='can only be in "bytes"'):
         gpt2.encode_batch([b"\xff"], invalid_utf8="bytes", return_offsets="utf16")
     assert gpt2.offsets(b"\xff", "bytes", invalid_utf8="bytes").tolist() == [[0, 1]]
 
@@ -168,7 +168,7 @@ def test_decoding_is_the_inverse(gpt2, dnabert2):
     with pytest.raises(warptok.RowRefused, match="id_out_of_range") as refused:
         gpt2.decode_batch([[1], [99999]])
     assert refused.value.row == 1
-    with pytest.raises(warptok.InvalidRequest, match="ids are float64"):
+    with pytest.raises(warptok.InvalidRequest, match="ids is an array of float64"):
         gpt2.decode([1.5])
 
 
@@ -181,11 +181,11 @@ def test_chunks_are_those_of_the_service(gpt2, dnabert2):
     assert chunks.texts == ["One two three", " three four five"]
     assert (len(chunks), chunks.num_tokens, chunks.starts.tolist()) == (2, 5, [0, 2])
     assert {row[0] for row in dnabert2.chunks("ACGTACGT", chunk_size=3)} == {1}
-    with pytest.raises(warptok.InvalidRequest, match="leaves no room beside 2 begin and end"):
+    with pytest.raises(warptok.InvalidRequest, match="must be larger than the 2 begin and end"):
         dnabert2.chunks("ACGT", chunk_size=2)
     with pytest.raises(warptok.InvalidRequest, match="must be less than the 3 tokens"):
         gpt2.chunks("a", chunk_size=3, chunk_overlap=3)
-    with pytest.raises(warptok.InvalidRequest, match="chunk_size is 0; it is 1 or more"):
+    with pytest.raises(warptok.InvalidRequest, match="chunk_size is 0; it must be at least 1"):
         gpt2.chunks("a", chunk_size=0)
 
 
@@ -212,7 +212,9 @@ def test_windows_of_a_circular_sequence(mtdna, gpt2):
     assert ahead.position_ids[0].tolist() == [15, 16, 17, 18, 19, 0, 1, 2]
     linear = mtdna.windows(sequence, **layout)
     assert linear.input_ids.shape == (4, 8)
-    with pytest.raises(warptok.InvalidRequest, match=r"\[3\] values for 20 bases"):
+    with pytest.raises(
+        warptok.InvalidRequest, match=r"channel has \[3\] values, but the sequence has 20 bases"
+    ):
         mtdna.windows(sequence, channel=[1, 2, 3])
     with pytest.raises(warptok.InvalidRequest, match="not a finite 32-bit number"):
         mtdna.windows("A", channel=[float("nan")])
@@ -220,7 +222,7 @@ def test_windows_of_a_circular_sequence(mtdna, gpt2):
         gpt2.windows("A")
     with pytest.raises(warptok.InvalidRequest, match=r"no \[CLS\] token"):
         warptok.load("evo_bytes").windows("A", add_cls=True)
-    with pytest.raises(warptok.InvalidRequest, match="stride is 0; it is 1 or more"):
+    with pytest.raises(warptok.InvalidRequest, match="stride is 0; it must be at least 1"):
         mtdna.windows("A", stride=0)
 
 
@@ -241,9 +243,11 @@ def test_threads_share_a_tokenizer(gpt2):
 
 
 def test_what_needs_a_gpu_says_so(gpt2, mtdna, dnabert2):
-    with pytest.raises(warptok.DeviceUnavailable, match=r'this needs a GPU; load.*device="cuda"'):
+    with pytest.raises(
+        warptok.DeviceUnavailable, match=r'this call needs a GPU; load.*device="cuda"'
+    ):
         gpt2.encode_to_device(["a"])
-    with pytest.raises(warptok.DeviceUnavailable, match="this needs a GPU"):
+    with pytest.raises(warptok.DeviceUnavailable, match="this call needs a GPU"):
         mtdna.windows_to_device(["ACGTACGT"])
     with pytest.raises(warptok.InvalidRequest, match="add_special_tokens=False, or encode_batch"):
         dnabert2.encode_to_device(["A"])

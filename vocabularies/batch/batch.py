@@ -103,13 +103,15 @@ class EncodeOptions:
 
     def __post_init__(self) -> None:
         if self.special not in SPECIAL:
-            raise ValueError(f"special is {self.special!r}; it is one of {', '.join(SPECIAL)}")
+            raise ValueError(f"special is {self.special!r}; it must be one of {', '.join(SPECIAL)}")
         if self.truncation_side not in SIDES:
-            raise ValueError(f"truncation_side is {self.truncation_side!r}, neither right nor left")
+            raise ValueError(
+                f"truncation_side is {self.truncation_side!r}; it must be right or left"
+            )
         if self.invalid_utf8 not in INVALID_UTF8:
-            raise ValueError(f"invalid_utf8 is {self.invalid_utf8!r}, neither refuse nor bytes")
+            raise ValueError(f"invalid_utf8 is {self.invalid_utf8!r}; it must be refuse or bytes")
         if self.max_length is not None and self.max_length < 0:
-            raise ValueError(f"max_length is {self.max_length}; the least is 0")
+            raise ValueError(f"max_length is {self.max_length}; it must be at least 0")
 
 
 DEFAULT_OPTIONS = EncodeOptions()
@@ -147,7 +149,7 @@ class Batch:
                 number of rows.
         """
         if isinstance(texts, str):
-            raise TypeError("one text was given; give a list of them")
+            raise TypeError("texts is a single text; it must be a list of texts")
         assert (texts is None) == (data is not None and offsets is not None)
         self._joined: Joined | None = None
         if data is not None and offsets is not None:
@@ -160,7 +162,7 @@ class Batch:
         self.should_continue: Callable[[], bool] = lambda: True
         self.num_rows = len(texts) if texts is not None else len(offsets) - 1  # type: ignore[arg-type]
         if not isinstance(options, EncodeOptions) and len(options) != self.num_rows:
-            raise ValueError(f"{len(options)} options for {self.num_rows} rows")
+            raise ValueError(f"there are {len(options)} options for {self.num_rows} rows")
 
     def __len__(self) -> int:
         return self.num_rows
@@ -186,9 +188,13 @@ class Batch:
         if self.id_dtype is np.int32:
             return
         if self.id_dtype not in ID_DTYPES:
-            raise ValueError(f"ids are int32, uint16 or uint8, not {np.dtype(self.id_dtype)}")
+            raise ValueError(
+                f"id_dtype is {np.dtype(self.id_dtype)}; it must be int32, uint16 or uint8"
+            )
         if num_ids > np.iinfo(self.id_dtype).max + 1:
-            raise ValueError(f"{num_ids} ids do not fit in {np.dtype(self.id_dtype)}")
+            raise ValueError(
+                f"a vocabulary of {num_ids} ids does not fit in {np.dtype(self.id_dtype)}"
+            )
 
     def groups(self) -> Iterator[tuple[EncodeOptions, Sequence[int]]]:
         """Yield the rows that share their options, in order of first appearance."""
@@ -501,7 +507,9 @@ def contiguous_rows(
     if not offsets[0] and offsets[-1] == len(data):
         return data, offsets
     if not 0 <= offsets[0] <= offsets[-1] <= len(data):
-        raise ValueError(f"offsets go from {offsets[0]} to {offsets[-1]} in {len(data)} bytes")
+        raise ValueError(
+            f"offsets go from {offsets[0]} to {offsets[-1]}, not from 0 to {len(data)}"
+        )
     return data[offsets[0] : offsets[-1]], offsets - offsets[0]
 
 
@@ -518,5 +526,7 @@ def _make_contiguous(
         ("offsets", offsets, INTEGERS, "int64[B + 1]"),
     ):
         if array.dtype.str[1:] not in kinds or array.ndim != 1:
-            raise TypeError(f"{name} are {array.dtype}{list(array.shape)}, not {expected}")
+            raise TypeError(
+                f"{name} is an array {array.dtype}{list(array.shape)}; it must be {expected}"
+            )
     return np.ascontiguousarray(data), offsets.astype(np.int64, copy=False)

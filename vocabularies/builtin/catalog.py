@@ -69,7 +69,9 @@ def describe(name: str) -> BuiltinInfo:
     if name in _BY_NAME:
         return _BY_NAME[name]
     near = difflib.get_close_matches(name, BUILTINS, n=3) or BUILTINS
-    raise KeyError(f"no built-in vocabulary is called {name!r}; near it: {', '.join(near)}")
+    raise KeyError(
+        f"no built-in vocabulary is called {name!r}; similar names are {', '.join(near)}"
+    )
 
 
 @functools.cache

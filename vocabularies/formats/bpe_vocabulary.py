@@ -205,7 +205,9 @@ def _refuse_equal_bytes(special_only: Mapping[str, bytes], ordinary: Set[bytes])
     """
     for content, spelled in special_only.items():
         if spelled in ordinary:
-            raise NotRepresentable(f"the special token {content!r} means the bytes of another one")
+            raise NotRepresentable(
+                f"the special tokens {content!r} and another one have the same bytes"
+            )
 
 
 def refuse_ambiguous_tokens(
@@ -251,5 +253,7 @@ def refuse_other_decoder(vocabulary: Vocabulary) -> None:
         VocabularyError: the vocabulary has another decoder.
     """
     if vocabulary.decoder != "inverse":
-        message = "only tokenizer.json and canonical say that blanks stand between decoded tokens"
-        raise VocabularyError.at("decoder", f"{message}; write one of them")
+        message = (
+            "only tokenizer.json and canonical can say that decoding puts blanks between tokens"
+        )
+        raise VocabularyError.at("decoder", f"{message}; choose one of these formats")

@@ -64,7 +64,7 @@ def strip_checksum(data: bytes) -> bytes:
         return data
     line, _, content = data.partition(b"\n")
     if hashlib.sha256(content).hexdigest().encode() != line.removeprefix(CHECKSUM_PREFIX):
-        message = "damaged: its bytes are not those whose SHA-256 stands in the first line"
+        message = "damaged: the SHA-256 in the first line is not that of the file"
         raise VocabularyError.at("file", message)
     return content
 

@@ -43,6 +43,6 @@ def find_tokenizer_files(folder: Path) -> list[Path]:
         return [*models, *(path for path in beside if path.is_file())]
     expected = ", ".join(" + ".join(names) for names in GROUPS)
     raise NoTokenizer(
-        f"{folder} holds none of {expected}, nor exactly one rank file (.tiktoken) or "
+        f"{folder} has none of {expected}, and not exactly one rank file (.tiktoken) or "
         "SentencePiece model (.model)"
     )

@@ -57,7 +57,7 @@ def refuse_binary_files(files: Mapping[str, bytes]) -> None:
             kind = "pickle"
         if kind:
             message = (
-                f"archives are not read, nor are pickles: this is {kind}; send the file inside"
+                f"archives and pickles are not supported; this is {kind}, so send the file inside"
             )
             findings.append(Finding(name, message))
     if findings:
@@ -92,14 +92,18 @@ def parse_json(data: bytes) -> Any:
         cut = " (the file ends there)" if not text[error.pos :].strip() else ""
         raise VocabularyError.at(where, f"not JSON: {error.msg}{cut}") from error
     except RecursionError as error:
-        raise VocabularyError.at("line 1", f"nested more than {MAX_DEPTH} deep") from error
+        raise VocabularyError.at(
+            "line 1", f"is nested more than {MAX_DEPTH} levels deep"
+        ) from error
     except ValueError as error:
         raise VocabularyError.at("line 1", str(error)) from error
     if _depth_above(document, MAX_DEPTH):
-        raise VocabularyError.at("line 1", f"nested more than {MAX_DEPTH} deep")
+        raise VocabularyError.at("line 1", f"is nested more than {MAX_DEPTH} levels deep")
     if _ESCAPED_HALF.search(text):
         for where in _half_characters(document, ""):
-            raise VocabularyError.at(where, "holds half a surrogate pair, which is no character")
+            raise VocabularyError.at(
+                where, "contains half a surrogate pair, which is not a character"
+            )
     return document
 
 
@@ -134,7 +138,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     seen: set[str] = set()
     for key, _ in pairs:
         if key in seen:
-            raise _BadJson(f"the key {key!r} stands twice in one object")
+            raise _BadJson(f"an object has the key {key!r} twice")
         seen.add(key)
     raise AssertionError("a shorter dictionary has a repeated key")
 

@@ -35,7 +35,7 @@ def as_type(hint: Any, value: Any) -> Any:
 def _as_dataclass(kind: type, value: dict[str, Any]) -> Any:
     hints = get_type_hints(kind)
     if unknown := [name for name in value if name not in hints]:
-        raise TypeError(f"no field {unknown[0]!r}; there are {', '.join(hints)}")
+        raise TypeError(f"there is no field {unknown[0]!r}; the fields are {', '.join(hints)}")
     needed = (field.name for field in dataclasses.fields(kind) if _has_no_default(field))
     if missing := [name for name in needed if name not in value]:
         raise TypeError(f"the field {missing[0]!r} is missing")

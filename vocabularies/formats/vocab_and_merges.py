@@ -152,10 +152,12 @@ def write_bpe_files(vocabulary: Vocabulary) -> dict[str, bytes]:
             "model", "only byte-level BPE is written as vocab.json + merges.txt"
         )
     if model.ignore_merges or model.unknown_id is not None:
-        raise VocabularyError.at("model", "the files cannot say ignore_merges nor an unknown token")
+        raise VocabularyError.at(
+            "model", "these files cannot contain ignore_merges or an unknown token"
+        )
     for name in ("normalizers", "prefix", "suffix"):
         if getattr(vocabulary, name):
-            raise VocabularyError.at(name, "the files cannot say it")
+            raise VocabularyError.at(name, "these files cannot contain it")
     refuse_other_decoder(vocabulary)
     special = {token.id: token.content for token in vocabulary.special_tokens}
     strings = {
@@ -169,7 +171,7 @@ def write_bpe_files(vocabulary: Vocabulary) -> dict[str, bytes]:
         line.count(" ") != 1 or line.startswith("#version") or "\n" in line for line in lines
     ):
         raise VocabularyError.at(
-            "tokens", "a special token reads as an ordinary one in these files"
+            "tokens", "a special token would be read as an ordinary one from these files"
         )
     merges = "\n".join(["#version: 0.2", *lines, ""])
     return {

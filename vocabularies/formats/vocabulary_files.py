@@ -93,7 +93,7 @@ def read_vocabulary(
         raise VocabularyError.at("files", "two files have the same name")
     kind = _detect(named) if format == "auto" else format
     if kind not in FORMATS:
-        message = f"no format {kind!r}; there are {', '.join(FORMATS)}"
+        message = f"unknown format {kind!r}; known are {', '.join(FORMATS)}"
         raise VocabularyError.at("format", message)
     arguments = {
         "pretokenizer": pretokenizer,
@@ -102,7 +102,7 @@ def read_vocabulary(
     }
     _check_arguments(kind, arguments)
     if decoder not in DECODERS:
-        raise VocabularyError.at("decoder", f"{decoder!r} is none of {', '.join(DECODERS)}")
+        raise VocabularyError.at("decoder", f"{decoder!r} is not one of {', '.join(DECODERS)}")
     if kind == "tokenizer.json" and len(named) == 1:
         [data] = named.values()
         return read_tokenizer_json(data, decodes_inversely=decoder == "inverse")
@@ -148,7 +148,9 @@ def _base_names(files: Mapping[str, bytes]) -> dict[str, bytes]:
 def _check_arguments(kind: str, arguments: Mapping[str, object]) -> None:
     for name, value in arguments.items():
         if value is not None and name not in _ARGUMENTS.get(kind, set()):
-            raise VocabularyError.at(name, f"a file of the format {kind} says this itself")
+            raise VocabularyError.at(
+                name, f"must not be given, because a file of the format {kind} contains it"
+            )
     rule = arguments["pretokenizer"]
     if isinstance(rule, str):
         try:
@@ -200,14 +202,14 @@ def _read_several(
         )
     if kind == "kmer" and files.keys() == {CONFIG_NAME, "vocab.json"}:
         return _read_folder(files)
-    message = f"{', '.join(sorted(files))} do not belong together as {kind}"
+    message = f"{', '.join(sorted(files))} are not the files of the format {kind}"
     raise VocabularyError.at("files", message)
 
 
 def _read_tekken(data: bytes) -> Vocabulary:
     document = parse_json(data)
     if not is_tekken(document):
-        message = "a tekken.json has an object config with default_num_special_tokens"
+        message = "a tekken.json must have an object config with default_num_special_tokens"
         raise VocabularyError.at("config", message)
     return read_tekken(document)
 
@@ -217,7 +219,7 @@ def _read_list(kind: str, data: bytes, special_tokens: Mapping[str, int] | None)
     try:
         return (read_vocab_json if kind == "vocab.json" else read_vocab_txt)(data, special_tokens)
     except VocabularyError as error:
-        message = f"read as {kind}, a list of all k-mers or of letters, which it is not"
+        message = f"cannot be read as {kind}, because it is not a list of all k-mers or of letters"
         raise VocabularyError([*error.findings, Finding("files", message)]) from error
 
 
@@ -225,7 +227,7 @@ def _read_folder(files: Mapping[str, bytes]) -> Vocabulary:
     """Read vocab_config.json, and check that the vocab.json beside it has the same tokens."""
     vocabulary = read_kmer_config(files[CONFIG_NAME])
     if read_vocab_json(files["vocab.json"]).tokens != vocabulary.tokens:
-        raise VocabularyError.at("vocab.json", f"holds other tokens than {CONFIG_NAME} means")
+        raise VocabularyError.at("vocab.json", f"has other tokens than {CONFIG_NAME} describes")
     return vocabulary
 
 
@@ -255,7 +257,7 @@ def _detect(files: Mapping[str, bytes]) -> str:
 
 
 def _config_alone_error() -> VocabularyError:
-    message = "a tokenizer_config.json has no ids; send the tokenizer.json beside it"
+    message = "a tokenizer_config.json has no ids; send the tokenizer.json of the same model"
     return VocabularyError.at("files", message)
 
 
@@ -292,8 +294,8 @@ def write_vocabulary(vocabulary: Vocabulary, format: str) -> dict[str, bytes]:
         case "kmer":
             return {CONFIG_NAME: write_kmer_config(vocabulary)}
         case "tekken.json" | "sentencepiece":
-            raise VocabularyError.at("format", f"{format} is only read; write tokenizer.json")
+            raise VocabularyError.at("format", f"{format} cannot be written; write tokenizer.json")
         case "canonical":
             return {"vocabulary.canonical": canonical.to_bytes(vocabulary)}
-    message = f"no format {format!r}; there are {', '.join(FORMATS)}"
+    message = f"unknown format {format!r}; known are {', '.join(FORMATS)}"
     raise VocabularyError.at("format", message)

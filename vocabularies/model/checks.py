@@ -41,10 +41,11 @@ def _all_faults(vocabulary: VocabularyFields) -> Iterator[Finding]:
     num_holes = vocabulary.tokens.count(None)
     if num_holes > MAX_HOLES + len(vocabulary.tokens) // 2:
         yield Finding(
-            "tokens", f"{num_holes} of {len(vocabulary.tokens)} ids mean nothing: that is too many"
+            "tokens",
+            f"{num_holes} of {len(vocabulary.tokens)} ids have no token, which is too many",
         )
     if vocabulary.decoder != "inverse" and not isinstance(vocabulary.model, Bpe):
-        yield Finding("decoder", f"{vocabulary.decoder!r} is for BPE alone")
+        yield Finding("decoder", f"{vocabulary.decoder!r} is only possible for BPE")
     yield from _template_faults(vocabulary)
     yield from _special_faults(vocabulary)
     yield from _step_faults(vocabulary)
@@ -64,13 +65,13 @@ def _id_fault(vocabulary: VocabularyFields, where: str, token_id: int | None) ->
     if not 0 <= token_id < len(vocabulary.tokens):
         yield Finding(where, f"id {token_id} is outside 0..{len(vocabulary.tokens) - 1}")
     elif vocabulary.tokens[token_id] is None:
-        yield Finding(where, f"id {token_id} means nothing")
+        yield Finding(where, f"id {token_id} has no token")
 
 
 def _template_faults(vocabulary: VocabularyFields) -> Iterator[Finding]:
     for name in ("prefix", "suffix"):
         if (count := len(getattr(vocabulary, name))) > MAX_TEMPLATE:
-            yield Finding(name, f"{count} ids; {MAX_TEMPLATE} are possible")
+            yield Finding(name, f"has {count} ids; at most {MAX_TEMPLATE} are possible")
         for i, token_id in enumerate(getattr(vocabulary, name)):
             yield from _id_fault(vocabulary, f"{name}[{i}]", token_id)
     for role, token_id in vocabulary.roles.items():
@@ -86,18 +87,18 @@ def _special_faults(vocabulary: VocabularyFields) -> Iterator[Finding]:
         where = f"special_tokens[{i}]"
         yield from _id_fault(vocabulary, where, token.id)
         if token.matched and not token.content:
-            yield Finding(where, "an empty content would be found everywhere")
+            yield Finding(where, "an empty content would match everywhere")
         if len(token.content) > MAX_CONTENT:
-            yield Finding(where, f"{len(token.content)} characters; {MAX_CONTENT} are possible")
-        if token.content in seen:
             yield Finding(
-                where, f"{token.content!r} stands at special_tokens[{seen[token.content]}] too"
+                where, f"has {len(token.content)} characters; at most {MAX_CONTENT} are possible"
             )
+        if token.content in seen:
+            yield Finding(where, f"{token.content!r} is also special_tokens[{seen[token.content]}]")
         seen.setdefault(token.content, i)
         known = 0 <= token.id < len(vocabulary.tokens) and vocabulary.tokens[token.id]
         meant = added_token_bytes(token.content) if is_byte_level else None
         if known and known not in (token.content.encode(), meant):
-            yield Finding(where, f"id {token.id} stands for {known!r}, not for {token.content!r}")
+            yield Finding(where, f"id {token.id} belongs to {known!r}, not to {token.content!r}")
 
 
 def _step_faults(vocabulary: VocabularyFields) -> Iterator[Finding]:
@@ -114,7 +115,7 @@ def _step_faults(vocabulary: VocabularyFields) -> Iterator[Finding]:
             return
         if step.kind == "replace" and not step.pattern:
             is_sound = False
-            yield Finding(f"normalizers[{i}]", "an empty pattern would be found everywhere")
+            yield Finding(f"normalizers[{i}]", "an empty pattern would match everywhere")
         if step.kind == "replace_regex":
             try:
                 compile_replacement(step.pattern)
@@ -127,13 +128,11 @@ def _step_faults(vocabulary: VocabularyFields) -> Iterator[Finding]:
             normalized, _ = normalize(token.content, vocabulary.normalizers)
             if not normalized:
                 # The libraries then search for the empty string, match everywhere and never end.
-                yield Finding(f"special_tokens[{i}]", "nothing is left of it after the normalizers")
+                yield Finding(f"special_tokens[{i}]", "the normalizers remove all of it")
             elif seen.setdefault(normalized, i) != i and vocabulary.normalizers:
                 # The library finds one or the other, by the seed of a hash function.
                 message = f"is the same as special_tokens[{seen[normalized]}] after the normalizers"
-                yield Finding(
-                    f"special_tokens[{i}]", f"{message}: which of them is meant is not said"
-                )
+                yield Finding(f"special_tokens[{i}]", f"{message}, so its id is ambiguous")
 
 
 def max_growth(literal: str, content: str) -> int:
@@ -168,7 +167,7 @@ def _token_faults(tokens: tuple[bytes | None, ...], special: set[int]) -> Iterat
             yield Finding(f"tokens[{token_id}]", "an ordinary token cannot be empty")
         elif token in ordinary:
             yield Finding(
-                f"tokens[{token_id}]", f"spells {token!r}, as tokens[{ordinary[token]}] does"
+                f"tokens[{token_id}]", f"has the same bytes {token!r} as tokens[{ordinary[token]}]"
             )
         ordinary.setdefault(token, token_id)
 
@@ -205,26 +204,26 @@ def _merge_faults(
             continue
         left_token, right_token = tokens[left], tokens[right]
         if left_token is None or right_token is None:
-            yield Finding(f"merges[{rank}]", f"({left}, {right}) names an id that means nothing")
+            yield Finding(f"merges[{rank}]", f"({left}, {right}) contains an id that has no token")
         elif left_token + right_token not in known:
             yield Finding(f"merges[{rank}]", f"{left_token + right_token!r} is not a token")
         if (left, right) in seen:
             yield Finding(
-                f"merges[{rank}]", f"({left}, {right}) stands at merges[{seen[left, right]}] too"
+                f"merges[{rank}]", f"({left}, {right}) is also merges[{seen[left, right]}]"
             )
         seen.setdefault((left, right), rank)
 
 
 def _kmer_faults(vocabulary: VocabularyFields, model: Kmers) -> Iterator[Finding]:
     if not 1 <= model.k <= MAX_K:
-        yield Finding("model.k", f"k is {model.k}; 1 to {MAX_K} are possible")
+        yield Finding("model.k", f"k is {model.k}; it must be 1 to {MAX_K}")
         return
     letters = model.letters
     if not letters or len(set(letters)) != len(letters) or not letters.isascii():
         yield Finding("model.letters", f"{letters!r} must be different ASCII letters")
     if not 1 <= model.stride <= model.k or (model.frame == "run" and model.stride != model.k):
         yield Finding(
-            "model.stride", f"{model.stride} must be 1 to k, and k where the frame is a run"
+            "model.stride", f"is {model.stride}; it must be 1 to k, and k if the frame is a run"
         )
     if model.max_piece_tokens is not None and not 1 <= model.max_piece_tokens <= MAX_PIECE_TOKENS:
         yield Finding("model.max_piece_tokens", f"must be 1 to {MAX_PIECE_TOKENS}")
@@ -247,7 +246,7 @@ def _character_faults(vocabulary: VocabularyFields, model: Characters) -> Iterat
         if len(letter) != 1 or (model.unit == "byte" and ord(letter) > 255):
             yield Finding(f"model.letter_ids[{letter!r}]", f"must be one {model.unit}")
     if model.unknown_id is None and not (model.unit == "byte" and len(model.letter_ids) == 256):
-        yield Finding("model.unknown_id", "is needed where some characters have no id")
+        yield Finding("model.unknown_id", "is required if some characters have no id")
 
 
 def _motif_faults(vocabulary: VocabularyFields) -> Iterator[Finding]:
@@ -256,17 +255,20 @@ def _motif_faults(vocabulary: VocabularyFields) -> Iterator[Finding]:
     if vocabulary.pretokenizer != MOTIFS:
         if motifs:
             rule = f"the pretokenizer {vocabulary.pretokenizer}"
-            yield Finding("motifs", f"{rule} cuts no motifs; {MOTIFS!r} does")
+            yield Finding("motifs", f"{rule} does not cut motifs; {MOTIFS!r} does")
         return
     if not isinstance(vocabulary.model, Bpe):
-        yield Finding("pretokenizer", f"{vocabulary.kind} cut no motifs; only BPE does")
+        yield Finding(
+            "pretokenizer",
+            f"a vocabulary of kind {vocabulary.kind} cannot cut motifs; only BPE can",
+        )
     elif not vocabulary.model.ignore_merges:
         message = "must be true, so that a motif is its own token whatever the merges give"
         yield Finding("model.ignore_merges", message)
     if not motifs:
         yield Finding("motifs", f"the pretokenizer {MOTIFS!r} needs at least one motif")
     if len(motifs) > MAX_MOTIFS:
-        yield Finding("motifs", f"{len(motifs)} motifs; {MAX_MOTIFS} are possible")
+        yield Finding("motifs", f"has {len(motifs)} motifs; at most {MAX_MOTIFS} are possible")
     yield from _each_motif(vocabulary)
 
 
@@ -280,11 +282,11 @@ def _each_motif(vocabulary: VocabularyFields) -> Iterator[Finding]:
         where, encoded = f"motifs[{i}]", motif.encode()
         lost = sorted(never & {*motif})
         if not motif:
-            yield Finding(where, "an empty motif would be found everywhere")
+            yield Finding(where, "an empty motif would match everywhere")
         elif motif in seen:
-            yield Finding(where, f"{motif!r} stands at motifs[{seen[motif]}] too")
+            yield Finding(where, f"{motif!r} is also motifs[{seen[motif]}]")
         elif len(encoded) > MAX_MOTIF_BYTES:
-            yield Finding(where, f"{len(encoded)} bytes; a motif has at most {MAX_MOTIF_BYTES}")
+            yield Finding(where, f"has {len(encoded)} bytes; a motif has at most {MAX_MOTIF_BYTES}")
         elif motif in contents:
             yield Finding(where, f"{motif!r} is a special token, which is found before any motif")
         elif encoded not in ordinary:

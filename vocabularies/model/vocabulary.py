@@ -144,5 +144,5 @@ class Vocabulary(VocabularyFields):
         """
         token = self.tokens[token_id]
         if token is None:
-            raise IndexError(f"id {token_id} means nothing in this vocabulary")
+            raise IndexError(f"id {token_id} is not an id of this vocabulary")
         return self.contents.get(token_id) or token.decode(errors=NAMED_BYTES)

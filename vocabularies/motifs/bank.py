@@ -92,7 +92,7 @@ class MotifBank:
 
     @property
     def sequences(self) -> tuple[str, ...]:
-        """The motifs' letters, sorted."""
+        """The sequence of each motif, sorted."""
         return tuple(motif.sequence for motif in self.motifs)
 
     @cached_property
@@ -190,12 +190,15 @@ def _faults(motifs: tuple[Motif, ...]) -> Iterator[Finding]:
         where = motif.where or f"motifs[{i}]"
         if wrong := sorted({*motif.sequence} - LETTERS):
             letters = ", ".join(map(repr, wrong[:5]))
-            yield Finding(where, f"{letters}: a motif is spelled in A C G T or U")
+            yield Finding(where, f"has {letters}; a motif may have only A C G T or U")
         elif not MIN_LENGTH <= len(motif.sequence) <= MAX_LENGTH:
             length = len(motif.sequence)
-            yield Finding(where, f"{length} letters; {MIN_LENGTH} to {MAX_LENGTH} are possible")
+            yield Finding(where, f"has {length} letters; it must have {MIN_LENGTH} to {MAX_LENGTH}")
         if not 0 < motif.weight <= MAX_WEIGHT:
-            yield Finding(where, f"weight {motif.weight / FULL_WEIGHT}; above 0 and at most 1000")
+            yield Finding(
+                where,
+                f"the weight is {motif.weight / FULL_WEIGHT}; it must be above 0 and at most 1000",
+            )
 
 
 def find_spans(bank: MotifBank, data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> Spans:
@@ -242,7 +245,7 @@ def seed_spans(
         ValueError: the region is empty or begins before base 1.
     """
     if not 1 <= first < last:
-        raise ValueError(f"bases {first} to {last}: at least two, counted from 1, first below last")
+        raise ValueError(f"bases {first} to {last}: at least two are needed, counted from 1")
     long_enough = np.diff(offsets) >= last
     begins = offsets[:-1][long_enough] + (first - 1)
     motifs = np.full(len(begins), -1, np.int32)

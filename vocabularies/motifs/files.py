@@ -50,7 +50,7 @@ def read_motifs(name: str, data: bytes, format: MotifFormat = "auto") -> MotifBa
         raise _in_file(name, error) from error
     kind = _detect(text) if format == "auto" else format
     if kind not in get_args(MotifFormat):
-        message = f"no format {format!r}; there are {', '.join(get_args(MotifFormat))}"
+        message = f"unknown format {format!r}; known are {', '.join(get_args(MotifFormat))}"
         raise VocabularyError.at("format", message)
     readers = {"fasta": _fasta, "tsv": _tsv, "json": _json, "lines": _lines}
     motifs: list[Motif] = []
@@ -103,7 +103,7 @@ def _tsv(name: str, text: str) -> Iterator[Motif | Finding]:
             columns = header
             continue
         if len(cells) > len(columns):
-            yield Finding(where, f"{len(cells)} columns; there are {', '.join(columns)}")
+            yield Finding(where, f"has {len(cells)} columns; the columns are {', '.join(columns)}")
             continue
         row = dict(zip(columns, cells, strict=False))
         yield _motif(where, row.get("sequence", ""), row.get("name", ""), row.get("weight", ""))
@@ -115,7 +115,7 @@ def _fasta(name: str, text: str) -> Iterator[Motif | Finding]:
     for where, line in _content_lines(name, text):
         if not line.startswith(">"):
             if header is None:
-                yield Finding(where, "a sequence before the first '>'")
+                yield Finding(where, "a sequence comes before the first '>'")
             parts.append(line.strip())
             continue
         if header is not None:
@@ -150,7 +150,9 @@ def _json_motif(where: str, item: Any) -> Motif | Finding:
     if not isinstance(item, dict) or not isinstance(item.get("sequence"), str):
         return Finding(where, "must be a sequence, or an object with a sequence")
     if unknown := sorted(item.keys() - set(COLUMNS)):
-        return Finding(where, f"unknown: {', '.join(unknown)}; there are {', '.join(COLUMNS)}")
+        return Finding(
+            where, f"unknown fields {', '.join(unknown)}; the fields are {', '.join(COLUMNS)}"
+        )
     name, weight = item.get("name", ""), item.get("weight", 1)
     if not isinstance(name, str) or type(weight) not in (int, float):
         return Finding(where, "name must be a string and weight a number")
@@ -160,7 +162,7 @@ def _json_motif(where: str, item: Any) -> Motif | Finding:
 def _motif(where: str, sequence: str, name: str = "", weight: str = "") -> Motif | Finding:
     thousandths = _thousandths(weight) if weight else FULL_WEIGHT
     if thousandths is None:
-        return Finding(where, f"weight {weight!r} is not a number to three decimals")
+        return Finding(where, f"the weight {weight!r} is not a number with at most three decimals")
     return Motif(spell_with_t(sequence), name, thousandths, where)
 
 
@@ -207,25 +209,27 @@ def read_confidence(
             filled = int(offsets[row])
             continue
         if row < 0:
-            raise VocabularyError.at(where, "numbers before the first '>'")
+            raise VocabularyError.at(where, "numbers come before the first '>'")
         values = _fractions(where, line)
         if filled + len(values) > offsets[row + 1]:
             length = offsets[row + 1] - offsets[row]
             raise VocabularyError.at(
-                where, f"more numbers than the {length} bases of sequence {row + 1}"
+                where, f"there are more numbers than the {length} bases of sequence {row + 1}"
             )
         confidence[filled : filled + len(values)] = values
         filled += len(values)
     _check_filled(where, row, filled, offsets)
     if row + 1 < len(offsets) - 1:
-        raise VocabularyError.at(where, f"{row + 1} records for {len(offsets) - 1} sequences")
+        raise VocabularyError.at(
+            where, f"there are {row + 1} records for {len(offsets) - 1} sequences"
+        )
     return confidence
 
 
 def _check_filled(where: str, row: int, filled: int, offsets: NDArray[np.int64]) -> None:
     if row >= 0 and filled < offsets[row + 1]:
         given, length = filled - offsets[row], offsets[row + 1] - offsets[row]
-        message = f"{given} numbers for the {length} bases of sequence {row + 1} end before here"
+        message = f"there are only {given} numbers for the {length} bases of sequence {row + 1}"
         raise VocabularyError.at(where, message)
 
 
@@ -233,7 +237,9 @@ def _check_record(
     where: str, row: int, word: list[str], num_rows: int, names: list[str] | None
 ) -> None:
     if row >= num_rows:
-        raise VocabularyError.at(where, f"a record too many: the corpus has {num_rows} sequences")
+        raise VocabularyError.at(
+            where, f"there are more records than the {num_rows} sequences of the corpus"
+        )
     if names is not None and word != [names[row]]:
         message = f"sequence {row + 1} of the corpus is called {names[row]!r}"
         raise VocabularyError.at(where, message)
@@ -245,5 +251,5 @@ def _fractions(where: str, line: str) -> NDArray[np.int64]:
     except ValueError as error:
         raise VocabularyError.at(where, f"not numbers: {error}") from error
     if not ((values >= 0) & (values <= 1)).all():
-        raise VocabularyError.at(where, "a confidence is from 0 to 1")
+        raise VocabularyError.at(where, "a confidence must be from 0 to 1")
     return np.rint(values * FULL_WEIGHT).astype(np.int64)

@@ -89,7 +89,7 @@ def compile_patterns(patterns: tuple[str, ...], engine: Engine) -> ClassPatterns
     try:
         return ClassPatterns(cells, tuple(map(re.compile, sources)))
     except (re.error, OverflowError) as error:
-        raise ValueError(f"{patterns}: Python's re does not read it: {error}") from error
+        raise ValueError(f"{patterns}: Python's re cannot compile it: {error}") from error
 
 
 def check_length(pattern: str) -> None:
@@ -99,7 +99,7 @@ def check_length(pattern: str) -> None:
         ValueError: a pattern has more than MAX_PATTERN characters.
     """
     if len(pattern) > MAX_PATTERN:
-        message = f"a pattern of {len(pattern)} characters; at most {MAX_PATTERN} are looked at"
+        message = f"the pattern has {len(pattern)} characters; at most {MAX_PATTERN} are possible"
         raise ValueError(message)
 
 
@@ -124,14 +124,16 @@ def _symbols(pattern: str, engine: Engine) -> Iterator[str | PackedMask]:
     while position < len(pattern):
         symbol = _SYMBOL.match(pattern, position)
         if symbol is None:
-            raise ValueError(f"{pattern!r}: not understood at {position}: {pattern[position:]!r}")
+            raise ValueError(
+                f"{pattern!r}: not supported from character {position} on: {pattern[position:]!r}"
+            )
         kind, text = symbol.lastgroup or "", symbol[0]
         position = symbol.end()
         match kind:
             case "open":
                 ignore_case.append(text == "(?i:" or ignore_case[-1])
                 if len(ignore_case) > MAX_DEPTH:
-                    raise ValueError(f"more than {MAX_DEPTH - 1} groups inside one another")
+                    raise ValueError(f"more than {MAX_DEPTH - 1} nested groups")
                 yield "(?!" if text == "(?!" else "(?:"
             case "close":
                 ignore_case.pop()
@@ -147,7 +149,7 @@ def _symbols(pattern: str, engine: Engine) -> Iterator[str | PackedMask]:
             case "set":
                 yield _set_mask(symbol["members"], bool(symbol["negated"]), ignore_case[-1], engine)
             case _:
-                raise ValueError(f"{pattern!r}: {text!r} is not certain to mean the same here")
+                raise ValueError(f"{pattern!r}: regex engines may disagree about {text!r}")
         if not ignore_case:
             raise ValueError(f"{pattern!r}: ')' without '('")
         last = kind
@@ -169,7 +171,7 @@ def _is_certain(quantifier: str, last: str, engine: Engine) -> bool:
 @functools.lru_cache(maxsize=32)  # Bounded, because uploaded patterns may have many different sets.
 def _set_mask(members: str, negated: bool, ignore_case: bool, engine: Engine) -> PackedMask:
     if re.search(r"&&|\[:|^-|-$|--", members):
-        raise ValueError(f"[{members}]: not a plain set of characters")
+        raise ValueError(f"[{members}]: only plain sets of characters are supported")
     found = _MEMBER.findall(members)
     masks = (_member_mask(first, last or None, ignore_case, engine) for first, last in found)
     mask: PackedMask = functools.reduce(np.bitwise_or, masks)
@@ -181,13 +183,13 @@ def _member_mask(first: str, last: str | None, ignore_case: bool, engine: Engine
     name = first[3:-1] if first.startswith(r"\p") else first[1:].lower()
     if first.startswith(r"\p") or first in (r"\s", r"\S", r"\w", r"\W"):
         if name not in CLASSES or last:
-            raise ValueError(f"{first!r}: no class that was probed")
+            raise ValueError(f"{first!r}: the class is not supported")
         packed = np.packbits(class_mask(name, engine))
         return ~packed if first in (r"\S", r"\W") else packed
     mask = np.zeros(NUM_CODE_POINTS, np.bool_)
     first, last = _character(first), _character(last) if last else None
     if last and last < first:
-        raise ValueError(f"{first}-{last}: a range that ends before it begins")
+        raise ValueError(f"{first}-{last}: the range ends before it begins")
     if ignore_case and first.isalpha():
         mask[[ord(letter) for letter in _folded(first, last, engine)]] = True
     else:
@@ -201,7 +203,7 @@ def _folded(first: str, last: str | None, engine: Engine) -> frozenset[str]:
             return folded(first, engine)
     except KeyError:
         pass
-    raise ValueError(f"{first!r} without regard to case: only letters of contractions were probed")
+    raise ValueError(f"{first!r}: ignoring case is supported only for the letters of contractions")
 
 
 def _character(text: str) -> str:
@@ -211,7 +213,7 @@ def _character(text: str) -> str:
     if text[1] in CONTROL_ESCAPES:
         return CONTROL_ESCAPES[text[1]]
     if text[1].isalnum() or not text[1].isascii():
-        raise ValueError(f"{text!r}: an escape that is not certain to mean the same here")
+        raise ValueError(f"{text!r}: regex engines may disagree about this escape")
     return text[1]
 
 

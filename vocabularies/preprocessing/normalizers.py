@@ -128,7 +128,7 @@ def replace(text: str, pattern: str, content: str) -> Aligned:
         ValueError: the pattern is empty.
     """
     if not pattern:
-        raise ValueError("an empty pattern would be found everywhere")
+        raise ValueError("an empty pattern would match everywhere")
     found = re.finditer(re.escape(pattern), text)
     return _replace(text, (match.span() for match in found), content)
 
@@ -157,7 +157,9 @@ def compile_replacement(pattern: str) -> ClassPatterns:
     _refuse_unbounded(pattern)
     compiled = compile_patterns((pattern,), "onig")
     if compiled.patterns[0].fullmatch(b""):
-        raise ValueError(f"{pattern!r}: a pattern that matches nothing would be found everywhere")
+        raise ValueError(
+            f"{pattern!r}: a pattern that matches the empty text would match everywhere"
+        )
     return compiled
 
 

@@ -164,7 +164,7 @@ def find_pretokenizer(name: str) -> Pretokenizer:
         return Pretokenizer(name, meaning, _split("String", literal), None, ())
     near = difflib.get_close_matches(name, PRETOKENIZERS, n=3, cutoff=0.5) or [*PRETOKENIZERS]
     raise ValueError(
-        f"no pretokenizer is called {name!r}; near it: {', '.join(near)}, {ISOLATE}<literal>"
+        f"no pretokenizer is called {name!r}; similar: {', '.join(near)}, {ISOLATE}<literal>"
     )
 
 

@@ -37,13 +37,13 @@ def decide_circular(vocabulary: Vocabulary, text: str, options: EncodeOptions) -
     if not (own if options.circular is None else options.circular):
         return False
     if not isinstance(model, Kmers) or model.frame != "sequence" or model.stride != 1:
-        message = "only k-mers at every base of a sequence can wrap"
+        message = "only a vocabulary with a k-mer at every base can have circular sequences"
         raise RowRefused(RowError("circular_not_possible", message))
     if model.whitespace == "words" and any(map(is_word_separator, text)):
-        message = "k-mers that are already apart cannot wrap"
+        message = "a text whose k-mers are already separated cannot be circular"
         raise RowRefused(RowError("circular_not_possible", message))
     if model.whitespace == "skip" and any(map(str.isspace, text)):
-        message = "white space parts the sequence"
+        message = "a sequence with white space inside cannot be circular"
         raise RowRefused(RowError("circular_not_possible", message))
     if len(find_letters(text, model.case)) < model.k:
         message = f"a circular sequence needs at least {model.k} letters"

@@ -179,7 +179,7 @@ def accept_special_token(token: SpecialToken, mode: SpecialMode, byte: int) -> b
 
 def special_token_refusal(token: SpecialToken, byte: int) -> RowError:
     """Make the error of a row that contains a special token at this byte."""
-    message = f"the text holds the special token {token.content!r}"
+    message = f"the text contains the special token {token.content!r}"
     return RowError("special_token_refused", message, f"byte {byte}")
 
 

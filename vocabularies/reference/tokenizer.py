@@ -60,7 +60,9 @@ def encode(
     which merges to one token: 15496 11 995 0.
     """
     if isinstance(vocabulary.model, Upstream):
-        raise ValueError(f"only the library computes this vocabulary: {vocabulary.model.reason}")
+        raise ValueError(
+            f"only the library tokenizers computes this vocabulary: {vocabulary.model.reason}"
+        )
     if options.uppercase:
         text = upper_case_text(text)
     if options.reverse_complement:
@@ -80,7 +82,7 @@ def _content(vocabulary: Vocabulary, text: str, options: EncodeOptions) -> list[
             for pretoken in part.split(spans):
                 tokens += _pretoken(vocabulary, pretoken, options, circular)
         elif circular:
-            message = "the sequence holds a special token"
+            message = "a circular sequence must not contain a special token"
             raise RowRefused(RowError("circular_not_possible", message, f"byte {part.begin}"))
         else:
             tokens.append(part)
@@ -151,7 +153,9 @@ def _post_process(
     while options.max_length is not None and total(num_kept) > options.max_length:
         num_kept -= 1
         if num_kept < 0:
-            message = f"{options.max_length} ids are too few for begin and end tokens ({total(0)})"
+            message = (
+                f"max_length is {options.max_length}, less than the {total(0)} begin and end tokens"
+            )
             raise RowRefused(RowError("max_length_too_small", message))
     first = len(content) - num_kept if options.truncation_side == "left" else 0
     kept = content[first : first + num_kept]
@@ -199,13 +203,13 @@ def decode(vocabulary: Vocabulary, ids: Sequence[int], skip_special_tokens: bool
     """
     model = vocabulary.model
     if isinstance(model, Upstream):
-        raise ValueError(f"only the library computes this vocabulary: {model.reason}")
+        raise ValueError(f"only the library tokenizers computes this vocabulary: {model.reason}")
     parts: list[bytes] = []
     before: bytes | None = None  # The last k-mer, which the next one may overlap.
     for place, token_id in enumerate(ids):
         token = vocabulary.tokens[token_id] if 0 <= token_id < len(vocabulary) else None
         if token is None:
-            message = f"id {token_id} means nothing in a vocabulary of {len(vocabulary)} ids"
+            message = f"id {token_id} is not an id of this vocabulary of {len(vocabulary)} ids"
             raise RowRefused(RowError("id_out_of_range", message, f"ids[{place}]"))
         shown = not (skip_special_tokens and token_id in vocabulary.special_ids)
         if isinstance(model, Kmers) and _is_kmer(model, token_id):

@@ -52,19 +52,19 @@ class SparseChannel:
 
     def _add(self, columns: list[str], line: int) -> None:
         if len(columns) != 3:
-            raise ChannelError("not a name, a position and a value with tabs between", line)
+            raise ChannelError("must have a name, a position and a value, separated by tabs", line)
         name, position, value = columns
         if not (position.isascii() and position.isdecimal() and len(position) <= 18):
-            raise ChannelError("the position is no whole number from 0 on", line)
+            raise ChannelError("the position must be a whole number from 0 on", line)
         try:
             number = float(value)
         except ValueError:
             number = math.nan
         if not abs(number) <= MAX_FLOAT32:
-            raise ChannelError("the value is no finite 32-bit number", line)
+            raise ChannelError("the value must be a finite 32-bit number", line)
         entries = self._sequences.setdefault(name, _Entries())
         if int(position) in entries.values:
-            raise ChannelError("the base has a value already", line)
+            raise ChannelError("the base already has a value", line)
         entries.values[int(position)] = number
         entries.lines[int(position)] = line
 
@@ -88,7 +88,7 @@ class SparseChannel:
         entries.is_used = True
         last = max(entries.values)
         if last >= begin + length and not continues:
-            message = f"the position is beyond the {begin + length} bases of the sequence"
+            message = f"the position is after the {begin + length} bases of the sequence"
             raise ChannelError(message, entries.lines[last])
         places = np.array([*entries.values], np.int64) - begin
         is_inside = (places >= 0) & (places < length)

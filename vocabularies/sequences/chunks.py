@@ -61,9 +61,9 @@ class ChunkLayout:
         """
         size = int(count_kept(LONGEST, added, chunk_size)[0])
         if size < 1:
-            raise ChunkTooSmall(f"leaves no room beside {len(added)} begin and end tokens")
+            raise ChunkTooSmall(f"must be larger than the {len(added)} begin and end tokens")
         if chunk_overlap >= size:
-            message = f"must be less than the {size} tokens of the text that a chunk has"
+            message = f"must be less than the {size} tokens of text in a chunk"
             raise OverlapTooLarge(message)
         return cls(added, size, chunk_overlap)
 

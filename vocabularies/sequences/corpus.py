@@ -46,10 +46,10 @@ class Corpus:
             raise VocabularyError.at(where, f"byte {self.data[place]:#x} is not ASCII")
         if self.counts is not None:
             if len(self.counts) != len(self):
-                message = f"{len(self.counts)} counts for {len(self)} sequences"
+                message = f"there are {len(self.counts)} counts for {len(self)} sequences"
                 raise VocabularyError.at("counts", message)
             if len(self) and self.counts.min() < 1:
-                raise VocabularyError.at("counts", "a sequence counts at least once")
+                raise VocabularyError.at("counts", "each count must be at least 1")
 
     @classmethod
     def of(cls, sequences: Iterable[str]) -> Corpus:

@@ -52,7 +52,7 @@ class KmerVocabulary:
         if not isinstance(model, Kmers) or (model.frame, model.stride) != ("sequence", 1):
             raise ValueError(f"a vocabulary of kind {vocabulary.kind} has no k-mer at every base")
         if model.whitespace != "letter":
-            raise ValueError("in this vocabulary white space parts k-mers")
+            raise ValueError("this vocabulary separates k-mers by white space")
         self.vocabulary = vocabulary
         self.k = model.k
         self._model = model
@@ -71,7 +71,7 @@ class KmerVocabulary:
         """
         k = operator.index(k)
         if not 1 <= k <= 12:
-            raise ValueError(f"k is {k}; 1 to 12 are possible")
+            raise ValueError(f"k is {k}; it must be 1 to 12")
         return cls(read_kmer_config(b'{"model_type": "kmer", "k": %d}' % k, MAX_IDS))
 
     @classmethod
@@ -180,7 +180,7 @@ def tokenize_sequence(
     TTA TAC ACG CGT GTT at 3 4 0 1 2.
     """
     if not isinstance(seq, str):
-        raise TypeError(f"a sequence is a str, not {type(seq).__name__}")
+        raise TypeError(f"seq must be a str, not {type(seq).__name__}")
     seq, stride = vocabulary.in_case(seq), operator.index(stride)
     _check(seq, vocabulary, k, stride, max_seq_len, circular, junction)
     length = len(seq)
@@ -211,9 +211,11 @@ def _check(
     if k is not None and k != vocabulary.k:
         raise ValueError(f"k is {k}, and the vocabulary has {vocabulary.k}-mers")
     if stride < 1 or (max_seq_len is not None and max_seq_len < 0):
-        raise ValueError(f"stride is {stride}, max_seq_len {max_seq_len}; the least are 1 and 0")
+        raise ValueError(
+            f"stride is {stride} and max_seq_len {max_seq_len}; they must be at least 1 and 0"
+        )
     if junction not in ("append", "prepend"):
-        raise ValueError(f"junction is {junction!r}, neither append nor prepend")
+        raise ValueError(f"junction is {junction!r}; it must be append or prepend")
     if circular and 0 < len(seq) < vocabulary.k:
         raise ValueError(f"a circular sequence needs at least {vocabulary.k} bases")
 
@@ -226,7 +228,7 @@ def _levels(het_levels: ArrayLike | None, length: int) -> NDArray[np.float32]:
         raise ValueError(f"het_levels has the shape {levels.shape} for {length} bases")
     wrong = np.flatnonzero(~((levels >= 0) & (levels <= 1)))
     if len(wrong):
-        raise ValueError(f"het_levels[{wrong[0]}] is {levels[wrong[0]]}; levels are 0 to 1")
+        raise ValueError(f"het_levels[{wrong[0]}] is {levels[wrong[0]]}; it must be 0 to 1")
     return levels
 
 

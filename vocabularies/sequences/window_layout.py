@@ -124,7 +124,7 @@ def make_layout(
             raise LayoutError("the vocabulary has no [CLS] token", "add_cls")
         prefix = (vocabulary.roles["cls"],)
     if junction is not None and not circular:
-        raise LayoutError("only a circular sequence has a junction", "junction")
+        raise LayoutError("must not be given, because the sequence is not circular", "junction")
     num_moved = _count_moved(model, junction) if isinstance(model, Kmers) else 0
     return WindowLayout(window, stride, circular, pad_id, prefix, num_moved)
 
@@ -138,6 +138,6 @@ def _count_moved(model: Kmers, junction: Junction | None) -> int:
     if junction is None or junction == model.junction:
         return 0
     if model.whitespace == "words":
-        message = "the vocabulary's k-mers may be several tokens, which stay in their order"
+        message = "must not be given, because k-mers of this vocabulary may be several tokens"
         raise LayoutError(message, "junction")
     return model.k - 1 if junction == "prepend" else 1 - model.k

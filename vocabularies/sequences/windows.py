@@ -130,7 +130,7 @@ def _check(
     if stride < 1:
         raise ValueError(f"stride is {stride}; it must be at least 1")
     if len(positions) != len(ids):
-        raise ValueError(f"{len(positions)} positions for {len(ids)} ids")
+        raise ValueError(f"there are {len(positions)} positions for {len(ids)} ids")
     if channel is not None and len(ids):
         first, last = int(positions.min()), int(positions.max())
         if first < 0 or last >= len(channel):

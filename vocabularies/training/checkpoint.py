@@ -69,9 +69,9 @@ def read_state(path: Path, key: Mapping[str, object]) -> TrainingState | None:
             header = json.loads(str(arrays["header"]))
             state = TrainingState(arrays["first"], arrays["merges"].tolist())
     except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise VocabularyError.at(str(path), f"not the state of a training: {error}") from error
+        raise VocabularyError.at(str(path), f"is not the state of a training: {error}") from error
     expected = json.loads(json.dumps({"version": VERSION, **key}))
     for name, value in expected.items():
         if header.get(name) != value:
-            raise VocabularyError.at(str(path), f"the state of a training with another {name}")
+            raise VocabularyError.at(str(path), f"is the state of a training with another {name}")
     return state

@@ -99,7 +99,7 @@ def lay_out(
     """
     letters = "".join(sorted(options.alphabet)) if options.alphabet else corpus.letters
     if not letters:
-        raise VocabularyError.at("corpus", "holds no letter")
+        raise VocabularyError.at("corpus", "has no letter")
     num_bases, num_cut = corpus.num_bases, 0
     motif_tokens: tuple[str, ...] = ()
     if options.merge_rule == "span_preserving":
@@ -189,11 +189,14 @@ def _cut_out(
     if bank is None:
         raise VocabularyError.at("motifs", "'span_preserving' needs motifs")
     if confidence is not None:
-        message = "'span_preserving' finds motifs by their letters alone, as encoding does"
+        message = (
+            "must not be given: 'span_preserving' finds motifs only by their letters, as "
+            "encoding does"
+        )
         raise VocabularyError.at("confidence", message)
     has_u, has_t = "U" in corpus.letters, "T" in corpus.letters
     if has_u and has_t:
-        message = "U and T are two letters; 'span_preserving' needs one spelling of a motif"
+        message = "has both U and T as letters; 'span_preserving' needs one spelling of each motif"
         raise VocabularyError.at("corpus", message)
     spans = choose_spans(find_spans(bank, corpus.data, corpus.offsets))
     if options.motif_tokens is not None and options.motif_tokens < len(bank):

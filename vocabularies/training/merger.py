@@ -141,5 +141,5 @@ def _check_scores(layout: Layout, options: TrainingOptions) -> None:
     heaviest = int(layout.span_weights.max())
     per_base = UNIT + (rule.motif_weight + rule.penalty_weight) * heaviest
     if layout.num_bases * per_base >= 1 << 62:
-        message = f"too large, with motifs' weights, for a corpus of {layout.num_bases} letters"
+        message = f"are too large, with the motifs' weights, for {layout.num_bases} letters"
         raise VocabularyError.at("motif_weight, penalty_weight", message)

@@ -125,9 +125,9 @@ def _faults(options: TrainingOptions) -> Iterator[Finding]:
         if value is None:
             continue
         if not lowest <= value <= highest:
-            yield Finding(name, f"{value}; {lowest} to {highest} are possible")
+            yield Finding(name, f"is {value}; it must be {lowest} to {highest}")
         elif isinstance(value, float) and abs(value * THOUSAND - thousandths(value)) > 1e-6:
-            yield Finding(name, f"{value}; three decimals are possible")
+            yield Finding(name, f"is {value}; at most three decimals are possible")
     yield from _choice_faults(options)
     yield from _token_faults(options)
 
@@ -142,17 +142,22 @@ def _choice_faults(options: TrainingOptions) -> Iterator[Finding]:
     }
     for name, known in choices.items():
         if (value := getattr(options, name)) not in known:
-            yield Finding(name, f"{value!r} is none of {', '.join(known)}")
+            yield Finding(name, f"{value!r} is not one of {', '.join(known)}")
     if options.seed_region is not None:
         first, last = options.seed_region
         if not 1 <= first < last:
-            message = f"{first} to {last}: two bases at least, counted from 1"
+            message = f"is {first} to {last}; it must have at least two bases, counted from 1"
             yield Finding("seed_region", message)
         if options.merge_rule == "span_preserving":
-            message = "a region by position cannot be found again in a text; give motifs instead"
+            message = (
+                "must not be given with 'span_preserving', which finds motifs by their letters; "
+                "give motifs instead"
+            )
             yield Finding("seed_region", message)
     if options.motif_tokens is not None and options.merge_rule == "global":
-        yield Finding("motif_tokens", "only 'span_preserving' makes motifs tokens")
+        yield Finding(
+            "motif_tokens", "must not be given, because only 'span_preserving' makes motifs tokens"
+        )
 
 
 def _token_faults(options: TrainingOptions) -> Iterator[Finding]:
@@ -163,5 +168,5 @@ def _token_faults(options: TrainingOptions) -> Iterator[Finding]:
         yield Finding("alphabet", f"{alphabet!r} must be different ASCII letters")
     for i, token in enumerate(options.special_tokens):
         if len(token) < 2 or token in options.special_tokens[:i]:
-            message = f"{token!r} must be two letters at least, and different from the others"
+            message = f"{token!r} must have at least two letters and differ from the others"
             yield Finding(f"special_tokens[{i}]", message)

@@ -74,7 +74,7 @@ class SpanScores:
         """
         levels = np.unique(weights)[::-1]
         if len(levels) > MAX_LEVELS:
-            message = f"{len(levels)} different weights; {MAX_LEVELS} are possible: round them"
+            message = f"have {len(levels)} different weights; round them to at most {MAX_LEVELS}"
             raise VocabularyError.at("motifs", message)
         tables = _any_tables if crossing == "any" else _split_tables
         self.levels: list[Level] = []

@@ -67,7 +67,9 @@ class TokenizeBatch:
         **options: Unpack[BatchOptions],
     ) -> None:
         if column == output and keeps_text:
-            raise InvalidRequest("the columns of texts and ids have one name", where="output")
+            raise InvalidRequest(
+                "output must not be the name of the column of texts", where="output"
+            )
         num_cpus, num_gpus = _find_resources()
         if device == "cpu" or (device == "auto" and num_gpus == 0):
             place = open_cpu(num_cpus)
@@ -94,7 +96,7 @@ class TokenizeBatch:
             table = table.drop_columns([self._column])
         for name in (self._output, REFUSED) if self._errors == "keep" else (self._output,):
             if name in table.column_names:
-                raise InvalidRequest(f"the table has a column {name} already", where="output")
+                raise InvalidRequest(f"the table already has a column {name}", where="output")
         table = table.append_column(self._output, encoded.to_arrow())
         if self._errors == "keep":
             pa = import_library("pyarrow", "TokenizeBatch")

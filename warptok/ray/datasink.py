@@ -83,12 +83,12 @@ class ShardDatasink(Datasink):
         has_digests: bool = True,
     ) -> None:
         if format not in FORMATS:
-            raise InvalidRequest(f"format is one of {', '.join(FORMATS)}", where="format")
+            raise InvalidRequest(f"format must be one of {', '.join(FORMATS)}", where="format")
         kind = FORMATS[format]
         if mask_column is not None and not kind.has_mask:
-            raise InvalidRequest(f"{format} has no mask", where="mask_column")
+            raise InvalidRequest(f"the format {format} has no mask", where="mask_column")
         if shard_tokens is not None and not 0 < shard_tokens <= kind.max_shard_tokens:
-            message = f"{format} has 1 to {kind.max_shard_tokens} ids in a shard"
+            message = f"a shard of {format} has 1 to {kind.max_shard_tokens} ids"
             raise InvalidRequest(message, where="shard_tokens")
         tokenizer = load(vocabulary, device="cpu")
         for name, token_id in (("begin_id", begin_id), ("end_id", end_id)):
@@ -157,7 +157,9 @@ class ShardDatasink(Datasink):
         column = table.column(self._column).drop_null()
         ids = pc.list_flatten(column).to_numpy()
         if len(ids) and ids.dtype.kind not in "iu":  # Also where one of them is null.
-            raise InvalidRequest("ids are integers, none of them null", where=self._column)
+            raise InvalidRequest(
+                "the column of ids must have integers without nulls", where=self._column
+            )
         if len(ids) and not 0 <= ids.min() <= ids.max() < self._num_ids:
             raise InvalidRequest(f"the vocabulary has {self._num_ids} ids, 0 and on", where="ids")
         lengths = pc.list_value_length(column).to_numpy()
@@ -167,10 +169,12 @@ class ShardDatasink(Datasink):
         if self._mask_column is not None:
             masks = table.column(self._mask_column)
             if pc.list_value_length(masks).to_pylist() != lengths.tolist():
-                raise InvalidRequest("a mask is not as long as its row", where="mask_column")
+                raise InvalidRequest(
+                    "a mask must be as long as its row of ids", where="mask_column"
+                )
             mask = pc.list_flatten(masks).to_numpy()
             if not np.isin(mask, (0, 1)).all():  # Also where one of them is null.
-                raise InvalidRequest("a mask has 0 and 1", where="mask_column")
+                raise InvalidRequest("a mask must consist of 0 and 1", where="mask_column")
             rows.mask = mask.astype(np.uint8)
         begin_id = NONE if self._job.begin_id is None else self._job.begin_id
         end_id = NONE if self._job.end_id is None else self._job.end_id

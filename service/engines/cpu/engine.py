@@ -55,7 +55,10 @@ from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference.tokenizer import NO_REVERSE_COMPLEMENT
 from vocabularies.sequences.strand import reverse_complement
 
-NOT_CIRCULAR = RowError("circular_not_possible", "only k-mers at every base of a sequence can wrap")
+NOT_CIRCULAR = RowError(
+    "circular_not_possible",
+    "only a vocabulary with a k-mer at every base can have circular sequences",
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -409,7 +412,7 @@ def _find_non_ascii_rows(batch: Batch) -> dict[int, RowError]:
         try:
             # The first non-ASCII byte begins a character, and every character before it is a byte.
             character = text.decode()[place - offsets[row]]
-            message = f"{character!r} is no letter of a sequence; only ASCII has another strand"
+            message = f"{character!r} is not ASCII, so the sequence has no reverse complement"
             errors[row] = RowError("not_a_sequence", message, f"byte {place - offsets[row]}")
         except UnicodeDecodeError as error:
             where = f"byte {error.start}"

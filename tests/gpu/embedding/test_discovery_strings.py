@@ -138,7 +138,9 @@ def test_letters_that_share_an_id_are_kept() -> None:
     assert own_ids(tokenizer, "GAUTACA")
     assert discover(tokenizer).upstream is not None
     tokenizer.enable_padding()
-    with pytest.raises(TypeError, match="of strings that share an id, a copy has one"):
+    with pytest.raises(
+        TypeError, match="several strings share an id, and a copy keeps only one of them"
+    ):
         discover(tokenizer)
 
 

@@ -279,7 +279,7 @@ def test_a_row_that_upstream_refuses_is_named_by_its_number() -> None:
 
 
 def test_ids_beyond_the_embedder_are_refused_before_a_device_sees_them() -> None:
-    with pytest.raises(ValueError, match="has 11 rows, and an id is 11"):
+    with pytest.raises(ValueError, match="has 11 rows, but an id is 11"):
         EmbeddingLayer(embedding(11), discovered("hyenadna"), device="cpu")
 
     class Large:
@@ -287,7 +287,7 @@ def test_ids_beyond_the_embedder_are_refused_before_a_device_sees_them() -> None
             return [ord(letter) for letter in text]
 
     layer = EmbeddingLayer(embedding(128), discover(Large()), device="cpu")
-    with pytest.raises(ValueError, match="has 128 rows, and an id is 233"):
+    with pytest.raises(ValueError, match="has 128 rows, but an id is 233"):
         list(layer.embed_from_strings(["é"]))
 
 

@@ -99,7 +99,7 @@ def test_a_real_genome_has_the_papers_windows(tmp_path: Path) -> None:
     [
         ({"window_size": 0}, "window_size is 0"),
         ({"stride": 0}, "stride 0"),
-        ({"labels": [1]}, "1 labels for 3 genomes"),
+        ({"labels": [1]}, "there are 1 labels for 3 genomes"),
         ({"het_level_vectors": [None]}, "no het_level_vector for genome 1"),
         ({"het_level_vectors": [None] * 4}, "more het_level_vectors than 3"),
         ({"het_level_vectors": [None, [2.0] * 21, None]}, r"genome 1: het_levels\[0\] is 2"),

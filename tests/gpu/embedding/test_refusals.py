@@ -41,7 +41,7 @@ def ends(layer: EmbeddingLayer, rows: list[Any], path: Any = "auto") -> tuple[li
 @pytest.mark.parametrize("path", ["auto", "ids", "bytes"])
 @pytest.mark.parametrize("name", ["hyenadna", "dnabert2"])
 def test_parts_before_a_refused_row_come_first(name, path):
-    """Also the parts of a group that is looked up together with the refused row."""
+    """This includes the parts of the group that is looked up together with the refused row."""
     discovery = discover(load(name), engine=engine_of("cpu"))
     for max_rows, expected in ((1, [1, 2, 3]), (2, [2]), (3, [3]), (4, [])):
         layer = EmbeddingLayer(lambda ids: ids, discovery, device="cpu", max_rows=max_rows)
@@ -52,7 +52,7 @@ def test_parts_before_a_refused_row_come_first(name, path):
 
 
 def test_an_error_of_a_foreign_tokenizer_names_the_row():
-    """So does an id that no embedder has; an error of the device is none of a row."""
+    """An id that no embedder has names its row, too; an error of the device names no row."""
     letters = {"A": 1, "C": 2, "G": 3, "T": 4, "N": 5}
     for find, message in (
         (letters.__getitem__, "row 1: the tokenizer has an error: KeyError: 'X'"),
@@ -83,7 +83,7 @@ def test_arguments_of_other_types_are_refused():
     discovery = discover(load("hyenadna"))
     with pytest.raises(TypeError, match="float"):
         discover(load("hyenadna"), token_len=1.5)
-    with pytest.raises(TypeError, match="a Vocabulary, and not what `discover` returns"):
+    with pytest.raises(TypeError, match="a Vocabulary; it must be what `discover` returns"):
         EmbeddingLayer(torch.nn.Embedding(12, 2), load("hyenadna"), device="cpu")
     with pytest.raises(TypeError, match="NoneType, cannot be called"):
         EmbeddingLayer(None, discovery, device="cpu")

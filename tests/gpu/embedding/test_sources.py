@@ -259,7 +259,7 @@ def test_generators_are_read_a_block_at_a_time(monkeypatch: pytest.MonkeyPatch) 
     changed = list(layer.embed_from_strings(read(texts), reverse_complement=strands))
     expected = list(layer.embed_from_strings(texts, reverse_complement=strands))
     assert unpadded(changed) == unpadded(expected)
-    with pytest.raises(ValueError, match="bool\\[13\\], and there are 12 rows"):
+    with pytest.raises(ValueError, match="bool\\[13\\], but there are 12 rows"):
         list(layer.embed_from_strings(read(texts), reverse_complement=[True] * 13))
 
 
@@ -313,5 +313,5 @@ def test_rows_are_changed_before_they_are_encoded(device: str) -> None:
             layer.embed_from_strings(iter(texts), augmentation=changes, reverse_complement=strands)
         )
         assert [count for part in parts for count in part.counts] == list(map(len, rows))
-    with pytest.raises(ValueError, match=r"bool\[2\], and there are 4 rows"):
+    with pytest.raises(ValueError, match=r"bool\[2\], but there are 4 rows"):
         layer.ids_from_strings(texts, reverse_complement=[True, False])

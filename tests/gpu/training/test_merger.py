@@ -233,7 +233,7 @@ def test_what_does_not_fit_is_refused_with_how_much_it_takes(monkeypatch):
     with pytest.raises(OutOfMemory, match=r"8,0\d\d,\d{3} for the pairs of ids; .* 8,000,000$"):
         train(corpus, options, make_merger=make)
     assert (device.used_bytes, device.pinned) == (0, {})
-    with pytest.raises(VocabularyError, match="65536; on a GPU 65535 are possible"):
+    with pytest.raises(VocabularyError, match="is 65536; a GPU can train at most 65535"):
         train(corpus, TrainingOptions(65_536), make_merger=make)
     monkeypatch.setattr(device_corpus, "MAX_SLOTS", 400)
     train(corpus, TrainingOptions(10), make_merger=make)

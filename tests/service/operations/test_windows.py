@@ -63,7 +63,11 @@ def test_positions_of_the_other_strand_count_in_the_sequence_as_sent():
 
 
 WRONG = [
-    ({"junction": "prepend"}, "/junction", "only a circular sequence has a junction"),
+    (
+        {"junction": "prepend"},
+        "/junction",
+        "must not be given, because the sequence is not circular",
+    ),
     ({"junction": "append", "circular": False}, "/junction", "only a circular sequence"),
     ({"junction": "middle", "circular": True}, "/junction", "append"),
     (

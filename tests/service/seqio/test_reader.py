@@ -368,7 +368,7 @@ def test_batches_before_an_error_are_given_out(tmp_path: Path) -> None:
 
 
 def test_arguments_that_mean_nothing_are_refused(tmp_path: Path) -> None:
-    """A reading that is none was taken for "lines", and FASTA's headers for sequences."""
+    """An unknown `reading` once meant "lines", so that headers of FASTA became sequences."""
     (path := tmp_path / "a.fa").write_bytes(b">a\nACGT\n")
     with pytest.raises(ValueError, match="'foo', none of auto, text, whole, lines, sequences"):
         next(read_batches([str(path)], "foo"))  # type: ignore[arg-type]

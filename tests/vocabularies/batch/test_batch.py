@@ -31,7 +31,7 @@ def test_a_part_is_the_batch_of_its_rows(form, options):
 
 @pytest.mark.parametrize("offsets", [[-1, 4], [0, 5], [5, 9], [3, 2]])
 def test_rows_that_lie_outside_of_the_data_are_refused(offsets):
-    with pytest.raises(ValueError, match=f"from {offsets[0]} to {offsets[1]} in 4 bytes"):
+    with pytest.raises(ValueError, match=f"from {offsets[0]} to {offsets[1]}, not from 0 to 4"):
         Batch(data=np.zeros(4, np.uint8), offsets=np.array(offsets))
 
 
@@ -77,14 +77,16 @@ def test_data_and_offsets_of_other_kinds_are_refused_or_made_such():
         (data, offsets.reshape(1, -1)),
     ):
         named = wrong if wrong.dtype != np.uint8 or wrong.ndim > 1 else places
-        with pytest.raises(TypeError, match=rf"(data|offsets) are {named.dtype}\[{named.shape[0]}"):
+        with pytest.raises(
+            TypeError, match=rf"(data|offsets) is an array {named.dtype}\[{named.shape[0]}"
+        ):
             Batch(data=wrong, offsets=places)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"special": "ignore"}, "special is 'ignore'; it is one of match, plain, refuse"),
+        ({"special": "ignore"}, "special is 'ignore'; it must be one of match, plain, refuse"),
         ({"truncation_side": "middle"}, "truncation_side is 'middle'"),
         ({"max_length": -1}, "max_length is -1"),
     ],
@@ -95,15 +97,15 @@ def test_options_that_mean_nothing_are_named(options, message):
 
 
 def test_what_is_no_batch_is_named():
-    with pytest.raises(TypeError, match="one text was given"):
+    with pytest.raises(TypeError, match="texts is a single text"):
         Batch("ACGT")
-    with pytest.raises(ValueError, match="1 options for 2 rows"):
+    with pytest.raises(ValueError, match="there are 1 options for 2 rows"):
         Batch(["A", "C"], options=[EncodeOptions()])
     batch = Batch(["A"], id_dtype=np.uint8)
     batch.check_id_dtype(256)
-    with pytest.raises(ValueError, match="257 ids do not fit in uint8"):
+    with pytest.raises(ValueError, match="a vocabulary of 257 ids does not fit in uint8"):
         batch.check_id_dtype(257)
-    with pytest.raises(ValueError, match="not int64"):
+    with pytest.raises(ValueError, match="id_dtype is int64"):
         Batch(["A"], id_dtype=np.int64).check_id_dtype(1)
 
 

@@ -363,7 +363,7 @@ def test_of_a_merge_that_stands_twice_the_last_counts():
 
 
 def test_a_usual_content_that_a_merge_makes_is_no_special_token_of_the_gpt2_pair():
-    """As `<s>` in Qwen 2.5's list; `</s>` and `<|endoftext|>` are in this one for themselves."""
+    """`<s>` is such a token in Qwen 2.5's list; here `</s>` and `<|endoftext|>` are real ones."""
     strings = ["<", "s", ">", "/", "s>", "<s>", "</s>", "<|endoftext|>"]
     vocab = {string: token_id for token_id, string in enumerate(strings)}
     files = {"vocab.json": json.dumps(vocab).encode(), "merges.txt": b"s >\n< s>\n"}
@@ -460,7 +460,7 @@ def test_merges_in_another_order_than_the_ids_are_no_rank_file():
     in_order = Vocabulary(tokens, Bpe(((97, 98), (99, 100))))
     content = write_vocabulary(in_order, "tiktoken")
     assert read_vocabulary(content, pretokenizer="none") == in_order
-    with pytest.raises(VocabularyError, match="another order"):
+    with pytest.raises(VocabularyError, match="order of the ids"):
         write_vocabulary(Vocabulary(tokens, Bpe(((99, 100), (97, 98)))), "tiktoken")
 
 

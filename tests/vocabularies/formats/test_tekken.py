@@ -105,5 +105,5 @@ def test_a_damaged_file_is_refused_with_its_places(fields, where):
 def test_another_json_is_no_tekken_and_none_is_written():
     with pytest.raises(VocabularyError, match="default_num_special_tokens"):
         read_vocabulary({"x": b'{"config": {}}'}, format="tekken.json")
-    with pytest.raises(VocabularyError, match="only read"):
+    with pytest.raises(VocabularyError, match="cannot be written"):
         write_vocabulary(read(tekken()), "tekken.json")

@@ -116,7 +116,7 @@ def test_all_faults_are_found_with_their_places():
 
 
 def test_a_merge_that_stands_twice_or_makes_no_token_is_a_fault():
-    assert faults(model=Bpe(((0, 1), (0, 1)))) == [("merges[1]", "(0, 1) stands at merges[0] too")]
+    assert faults(model=Bpe(((0, 1), (0, 1)))) == [("merges[1]", "(0, 1) is also merges[0]")]
     assert faults(model=Bpe(((0, 1), (2, 1)))) == [("merges[1]", "b'abb' is not a token")]
     for beyond in (-4, 5, 2**70):  # tokens[-4] is b"b", but -4 is no id.
         assert faults(model=Bpe(((0, beyond),)))[0][0] == "merges[0]"

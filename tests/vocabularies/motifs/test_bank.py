@@ -138,7 +138,7 @@ def test_every_format_gives_the_same_bank():
         ("a.txt", b"ACGT\n\nACNT\nA\n", {"a.txt: line 3": "'N'", "a.txt: line 4": "1 letters"}),
         ("a.fa", b">x weight=none\nACG\n>y\nAC\n", {"a.fa: line 1": "'none' is not a number"}),
         ("b.fa", b">x\nACG\n>y\n\n", {"b.fa: line 3": "0 letters"}),
-        ("a.tsv", b"ACG\tx\t0\n", {"a.tsv: line 1": "weight 0.0"}),
+        ("a.tsv", b"ACG\tx\t0\n", {"a.tsv: line 1": "weight is 0.0"}),
         ("b.tsv", b"ACG\tx\t1\tmore\n", {"b.tsv: line 1": "4 columns"}),
         ("c.tsv", b"ACG\tx\t0.0001\n", {"c.tsv: line 1": "three decimals"}),
         ("a.json", b'["ACG",\n,]', {"a.json: line 2 column 1": "not JSON"}),
@@ -171,7 +171,7 @@ def test_a_file_of_other_columns_names_a_hundred_lines():
 
 
 def test_an_unknown_format_and_an_empty_bank_are_refused():
-    with pytest.raises(VocabularyError, match="no format 'xml'"):
+    with pytest.raises(VocabularyError, match="unknown format 'xml'"):
         read_motifs("a", b"ACG", "xml")
     with pytest.raises(VocabularyError, match="at least one motif"):
         MotifBank(())
@@ -191,8 +191,8 @@ def test_confidence_of_each_base():
         (b">a\n0.5 0.5\n>b\n1 1\n", "line 3", "2 numbers for the 3 bases of sequence 1"),
         (b">a\n0 0 0 0\n", "line 2", "more numbers than the 3"),
         (b">a\n0 0 0\n>b\n0\n", "line 4", "1 numbers for the 2"),
-        (b">a\n0 0 0\n", "line 2", "1 records for 2 sequences"),
-        (b">a\n0 0 0\n>b\n0 0\n>c\n", "line 5", "a record too many"),
+        (b">a\n0 0 0\n", "line 2", "there are 1 records for 2 sequences"),
+        (b">a\n0 0 0\n>b\n0 0\n>c\n", "line 5", "there are more records"),
         (b">a\n0 0 2\n", "line 2", "from 0 to 1"),
         (b">a\n0 0 nan\n", "line 2", "from 0 to 1"),
         (b">a\n0 zero 0\n", "line 2", "not numbers"),

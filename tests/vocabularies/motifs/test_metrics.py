@@ -174,7 +174,7 @@ def test_splits_do_rise_under_equation_9_although_mu_is_larger_than_lambda():
 
 @given(ROWS.filter(any), BANKS, st.booleans())
 def test_nothing_is_split_where_mu_outweighs_every_frequency(rows, bank, has_region):
-    """What Equation 9 does keep: mu > (1 + lambda) times the frequency of any pair."""
+    """Equation 9 ensures this if mu > (1 + lambda) times the frequency of any pair."""
     region = (2, 4) if has_region else None
     options = TrainingOptions(
         12, motif_weight=2.5, penalty_weight=1000, min_frequency=1, seed_region=region
@@ -200,7 +200,7 @@ def test_span_preserving_splits_no_motif_that_was_cut_out(rows, bank, seed):
 
 
 def test_overlapping_motifs_cannot_all_be_whole():
-    """Of ACG and GTA in ACGTA the first is cut out; the other is split by it, and stays so."""
+    """In ACGTA, ACG is cut out, which splits the overlapping motif GTA."""
     bank = MotifBank.of(["ACG", "GTA"])
     rows = ["ACGTA"]
     vocabulary = train(

@@ -32,9 +32,9 @@ def replacing(pattern: str) -> dict:
 
 @pytest.mark.parametrize("pattern", UNREAD, ids=lambda pattern: pattern[:9])
 def test_a_pattern_that_re_does_not_read_is_no_rule_of_ours(pattern):
-    with pytest.raises(ValueError, match=r"re does not|ends before|at most|inside one"):
+    with pytest.raises(ValueError, match=r"re cannot|ends before|at most|nested"):
         compile_replacement(pattern)
-    with pytest.raises(ValueError, match=r"re does not|ends before|at most|inside one"):
+    with pytest.raises(ValueError, match=r"re cannot|ends before|at most|nested"):
         compile_patterns((pattern,), "onig")
 
 
@@ -46,7 +46,7 @@ def test_the_library_computes_a_file_with_such_a_pattern_or_refuses_it(pattern):
     try:
         library = Tokenizer.from_str(content.decode())
     except Exception:
-        with pytest.raises(VocabularyError, match="does not read it"):
+        with pytest.raises(VocabularyError, match="cannot"):
             CpuEngine().load(vocabulary)
         return
     texts = ["a", "aaaaaab", "b" + "a" * 9, "a" * (MAX_PATTERN + 2)]

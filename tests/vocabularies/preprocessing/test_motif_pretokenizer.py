@@ -98,15 +98,15 @@ def faults(motifs: tuple[str, ...], pretokenizer: str = "motifs", **more) -> lis
 
 def test_every_fault_of_motifs_is_found_with_its_place():
     assert faults(("AC", "", "GT", "AC", "<s>", "A" * 300)) == [
-        ("motifs[1]", "an empty motif would be found everywhere"),
+        ("motifs[1]", "an empty motif would match everywhere"),
         ("motifs[2]", "'GT' is not a token"),
-        ("motifs[3]", "'AC' stands at motifs[0] too"),
+        ("motifs[3]", "'AC' is also motifs[0]"),
         ("motifs[4]", "'<s>' is a special token, which is found before any motif"),
-        ("motifs[5]", "300 bytes; a motif has at most 256"),
+        ("motifs[5]", "has 300 bytes; a motif has at most 256"),
     ]
     assert faults(()) == [("motifs", "the pretokenizer 'motifs' needs at least one motif")]
     assert faults(("AC",), "gpt2") == [
-        ("motifs", "the pretokenizer gpt2 cuts no motifs; 'motifs' does")
+        ("motifs", "the pretokenizer gpt2 does not cut motifs; 'motifs' does")
     ]
     assert faults(("AC",), model=Bpe(())) == [
         (
@@ -115,11 +115,11 @@ def test_every_fault_of_motifs_is_found_with_its_place():
         )
     ]
     assert faults(("AC",), model=Characters((("A", 0),), 1)) == [
-        ("pretokenizer", "characters cut no motifs; only BPE does")
+        ("pretokenizer", "a vocabulary of kind characters cannot cut motifs; only BPE can")
     ]
     assert faults(("A",) * (MAX_MOTIFS + 1))[0] == (
         "motifs",
-        f"{MAX_MOTIFS + 1} motifs; {MAX_MOTIFS} are possible",
+        f"has {MAX_MOTIFS + 1} motifs; at most {MAX_MOTIFS} are possible",
     )
 
 
@@ -206,8 +206,8 @@ def test_a_regex_is_read_only_where_the_longest_is_tried_first():
     [
         ({"ignore_merges": False}, "must be true"),
         ({"pattern": "AC|TTT"}, "'TTT' is not a token"),
-        ({"pattern": "AC|ACG"}, "no pretokenizer of ours means this"),
-        ({"behavior": "Removed"}, "no pretokenizer of ours means this"),
+        ({"pattern": "AC|ACG"}, "this combination is not supported"),
+        ({"behavior": "Removed"}, "this combination is not supported"),
     ],
 )
 def test_a_split_step_that_is_not_motifs_becomes_upstream(changes, reason):

@@ -157,7 +157,7 @@ class TestSpecialTokens:
         )
         error = refusal(vocabulary, "éb <a>", special="refuse")
         assert error == RowError(
-            "special_token_refused", "the text holds the special token '<a>'", "byte 4"
+            "special_token_refused", "the text contains the special token '<a>'", "byte 4"
         )
         assert encode(vocabulary, "éb", EncodeOptions(special="refuse")).ids == [6, 1]
 
@@ -390,7 +390,7 @@ class TestWords:
 
 
 class TestWordsTakenApart:
-    """What BERT's basic tokenizer, which DNABERT-1's class runs over k-mers, makes of them."""
+    """Words that BERT's basic tokenizer splits, which DNABERT-1's class applies to k-mers."""
 
     VOCABULARY = kmers(whitespace="words")
 
@@ -548,7 +548,7 @@ class TestDecode:
             decode(vocabulary, [0, 2, token_id])
         error = refused.value.error
         assert (error.code, error.where) == ("id_out_of_range", "ids[2]")
-        assert error.message == f"id {token_id} means nothing in a vocabulary of 3 ids"
+        assert error.message == f"id {token_id} is not an id of this vocabulary of 3 ids"
 
 
 def test_an_upstream_model_is_refused_by_the_reference():

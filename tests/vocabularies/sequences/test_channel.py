@@ -21,8 +21,8 @@ def test_bases_that_are_not_named_have_zero() -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        (b"one 1 0.5", "tabs between"),
-        (b"one\t1", "tabs between"),
+        (b"one 1 0.5", "separated by tabs"),
+        (b"one\t1", "separated by tabs"),
         (b"one\t-1\t0.5", "position"),
         (b"one\t1.0\t0.5", "position"),
         (b"one\t" + b"1" * 5000 + b"\t0.5", "position"),
@@ -39,7 +39,7 @@ def test_a_wrong_line_is_named(line: bytes, reason: str) -> None:
 
 def test_what_fits_no_sequence_is_named() -> None:
     channel = SparseChannel(b"one\t1\t1\none\t5\t1\ntwo\t0\t1\n")
-    with pytest.raises(ChannelError, match=r"line 2: .* beyond the 5 bases"):
+    with pytest.raises(ChannelError, match=r"line 2: .* after the 5 bases"):
         channel.values("one", 5)
     channel.values("one", 6)
     with pytest.raises(ChannelError, match=r"line 3: .*no sequence"):

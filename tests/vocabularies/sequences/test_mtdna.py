@@ -190,7 +190,7 @@ def test_windows_of_a_genome_wrap() -> None:
         ({"max_seq_len": -1}, "max_seq_len -1"),
         ({"junction": "middle"}, "'middle'"),
         ({"het_levels": [0.5]}, r"shape \(1,\) for 8 bases"),
-        ({"het_levels": [0, 1, 0.5, 2, 0, 0, -1, 0]}, r"\[3\] is 2.0; levels are 0 to 1"),
+        ({"het_levels": [0, 1, 0.5, 2, 0, 0, -1, 0]}, r"\[3\] is 2.0; it must be 0 to 1"),
         ({"het_levels": [0.5] * 7 + [float("nan")]}, r"\[7\] is nan"),
     ],
 )

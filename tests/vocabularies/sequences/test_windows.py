@@ -125,7 +125,7 @@ def test_no_tokens_give_no_windows():
     [
         ({"window": 0}, "window is 0"),
         ({"stride": 0}, "stride is 0"),
-        ({"positions": [0]}, "1 positions for 2 ids"),
+        ({"positions": [0]}, "there are 1 positions for 2 ids"),
         ({"positions": [0, 3], "channel": [0.5] * 3}, "from 0 to 3; the channel has 3 values"),
         ({"positions": [-1, 0], "channel": [0.5] * 3}, "from -1 to 0"),
     ],

@@ -81,9 +81,9 @@ def _longest(where: str, charsmap: str) -> int:
     try:
         data = b64decode(charsmap, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise VocabularyError.at(where, f"precompiled_charsmap is no base64: {error}") from error
+        raise VocabularyError.at(where, f"precompiled_charsmap is not base64: {error}") from error
     size = int.from_bytes(data[:4], "little")
     if len(data) < 4 + size:
-        message = f"precompiled_charsmap has {len(data)} bytes; its trie takes {4 + size}"
+        message = f"precompiled_charsmap has {len(data)} bytes; its trie needs {4 + size}"
         raise VocabularyError.at(where, message)
     return max(1, *map(len, data[4 + size :].split(b"\0")))

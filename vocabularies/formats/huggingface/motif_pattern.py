@@ -114,12 +114,12 @@ class _Reader:
         """Return the literals of the whole regex."""
         found = self.alternatives(0)
         if self.place < len(self.pattern):
-            raise ValueError("a group ends that did not begin")
+            raise ValueError("a ')' has no '('")
         return found
 
     def alternatives(self, depth: int) -> list[str]:
         if depth > _MAX_DEPTH:
-            raise ValueError("too many groups inside each other")
+            raise ValueError("groups are nested too deeply")
         found = self.sequence(depth)
         while self.skip("|"):
             found += self.sequence(depth)
@@ -135,22 +135,22 @@ class _Reader:
     def item(self, depth: int) -> list[str]:
         if self.skip("("):
             if self.pattern.startswith("?", self.place) and not self.skip("?:"):
-                raise ValueError("a group with a meaning of its own")
+                raise ValueError("a group such as (?=...) is not supported")
             found = self.alternatives(depth + 1)
             if not self.skip(")"):
-                raise ValueError("a group that does not end")
+                raise ValueError("a '(' has no ')'")
         else:
             found = [self.letters()]
         if self.skip("?") and "" not in found:
             found.append("")
         if self.pattern.startswith(("?", "+"), self.place):
-            raise ValueError("lazy or possessive")
+            raise ValueError("a quantifier is lazy or possessive")
         return found
 
     def letters(self) -> str:
         found = _LETTERS.match(self.pattern, self.place) or _LETTER.match(self.pattern, self.place)
         if found is None:
-            raise ValueError("no literal")
+            raise ValueError("a literal is missing")
         self.place = found.end()
         letters = _ESCAPED.sub(r"\1", found[0])
         if len(letters) > MAX_MOTIF_BYTES:

@@ -74,7 +74,7 @@ def _normalizer(where: str, step: dict[str, Any]) -> Normalizer:
             except ValueError as error:
                 raise NotRepresentable(f"{where}: {error}") from error
             return Normalizer("replace_regex", pattern, content)
-    raise NotRepresentable(f"{where}: {step['type']} is not one of our normalizers")
+    raise NotRepresentable(f"{where}: {step['type']} is not a normalizer that is supported")
 
 
 def read_pretokenizer(step: Any) -> tuple[str, tuple[str, ...], bool]:
@@ -91,7 +91,7 @@ def read_pretokenizer(step: Any) -> tuple[str, tuple[str, ...], bool]:
     name = recognize_hf_json(step)
     if name is None:
         types = ", ".join(part["type"] for _, part in parts)
-        raise NotRepresentable(f"pre_tokenizer: no pretokenizer of ours means this ({types})")
+        raise NotRepresentable(f"pre_tokenizer: this combination is not supported ({types})")
     return name, (), is_byte_level(step)
 
 
@@ -122,9 +122,9 @@ def read_post_processor(step: Any) -> PostProcessor:
             case "BertProcessing" | "RobertaProcessing":
                 templates.append(_bert_template(where, part))
             case kind:
-                raise NotRepresentable(f"{where}: {kind} is not one of our templates")
+                raise NotRepresentable(f"{where}: the template {kind} is not supported")
     if len(templates) > 1:
-        raise NotRepresentable("post_processor: several templates, one around the other")
+        raise NotRepresentable("post_processor: several templates are nested")
     return templates[0] if templates else PostProcessor()
 
 
@@ -156,7 +156,7 @@ def read_decoder(step: Any, strings: Iterable[str], byte_level: bool) -> Decoder
         case [{"type": "BPEDecoder", "suffix": str(suffix)}]:
             if not byte_level and suffix and not any(suffix in each for each in strings):
                 return "inverse"
-    message = f"decoder: {', '.join(types)} gives other text than what was encoded"
+    message = f"decoder: {', '.join(types)} decodes to a text that differs from what was encoded"
     raise NotRepresentable(message)
 
 
@@ -170,7 +170,7 @@ def _bert_template(where: str, step: dict[str, Any]) -> PostProcessor:
 def _template(where: str, step: dict[str, Any]) -> PostProcessor:
     single, special = step.get("single"), step.get("special_tokens")
     if not isinstance(single, list) or not isinstance(special, dict):
-        raise VocabularyError.at(where, "needs the list single and the object special_tokens")
+        raise VocabularyError.at(where, "must have the list single and the object special_tokens")
     sides: list[list[int]] = [[]]
     for i, piece in enumerate(single):
         match piece:
@@ -179,9 +179,11 @@ def _template(where: str, step: dict[str, Any]) -> PostProcessor:
             case {"SpecialToken": {"id": str(name)}}:
                 sides[-1] += _template_ids(f"{where}.special_tokens[{name!r}]", special.get(name))
             case _:
-                raise NotRepresentable(f"{where}.single[{i}]: not a special token nor the text")
+                raise NotRepresentable(f"{where}.single[{i}]: must be a special token or the text")
     if len(sides) != 2:
-        raise NotRepresentable(f"{where}.single: the text stands there {len(sides) - 1} times")
+        raise NotRepresentable(
+            f"{where}.single: contains the text {len(sides) - 1} times; it must contain it once"
+        )
     return PostProcessor(tuple(sides[0]), tuple(sides[1]))
 
 

@@ -104,16 +104,20 @@ def read_tokenizer_json(data: bytes, *, decodes_inversely: bool = False) -> Voca
     """
     document = parse_json(data)
     if not isinstance(document, dict) or not isinstance(document.get("model"), dict):
-        raise VocabularyError.at("model", "a tokenizer.json is an object with an object model")
+        raise VocabularyError.at(
+            "model", "a tokenizer.json must be an object in which model is an object"
+        )
     if document.get("version", VERSION) != VERSION:
-        message = f"{document['version']!r}: the tokenizers library reads {VERSION!r} only"
+        message = f"is {document['version']!r}; the library tokenizers supports only {VERSION!r}"
         raise VocabularyError.at("version", message)
     model = document["model"]
     if model.get("dropout"):
-        message = f"{model['dropout']!r}: merges left out at random give other ids each time"
+        message = (
+            f"is {model['dropout']!r}; it must be null, because dropout leaves out merges at random"
+        )
         raise VocabularyError.at("model.dropout", message)
     if "type" in model and not (isinstance(model["type"], str) and model["type"]):
-        raise VocabularyError.at("model.type", f"{model['type']!r} is no name of a model")
+        raise VocabularyError.at("model.type", f"{model['type']!r} is not a type of model")
     kind = model["type"] if "type" in model else _kind(model)
     vocab = _list_ids(model.get("vocab")) if kind == "Unigram" else model.get("vocab")
     vocab = read_token_ids(vocab, "model.vocab")
@@ -124,7 +128,7 @@ def read_tokenizer_json(data: bytes, *, decodes_inversely: bool = False) -> Voca
         return _bpe(document, model, vocab, added, decodes_inversely)
     except NotRepresentable as reason:
         if decodes_inversely:
-            message = f"the library tokenizers computes and decodes this file ({reason})"
+            message = f"must be file: the library tokenizers decodes this vocabulary ({reason})"
             raise VocabularyError.at("decoder", message) from reason
         return _upstream(document, vocab, added, str(reason))
 
@@ -134,7 +138,7 @@ def _kind(model: Mapping[str, Any]) -> str:
     if "merges" in model:
         for name, types in _TYPES.items():
             if type(value := model.get(name)) not in types:
-                message = f"{value!r}: with that, and no type, the library takes it for no BPE"
+                message = f"is {value!r}; with it a model needs a type to be read as BPE"
                 raise VocabularyError.at(f"model.{name}", message)
         return "BPE"
     if isinstance(model.get("vocab"), list):
@@ -199,7 +203,7 @@ def _refuse_rewritten(added: Iterable[SpecialToken], normalizers: Sequence[Norma
     """
     for token in added:
         if token.normalized and normalize(token.content, normalizers)[0] != token.content:
-            reason = "is another one behind the normalizers, and is decoded as that"
+            reason = "becomes another text by the normalizers, and is decoded as that text"
             raise NotRepresentable(f"the added token {token.content!r} {reason}")
 
 
@@ -209,12 +213,14 @@ def _merges(model: Mapping[str, Any], vocab: Mapping[str, int]) -> list[tuple[in
         raise VocabularyError.at("model.merges", "must be a list")
     prefix = model.get("continuing_subword_prefix") or ""
     if not isinstance(prefix, str):
-        raise VocabularyError.at("model.continuing_subword_prefix", f"{prefix!r} is no text")
+        raise VocabularyError.at("model.continuing_subword_prefix", f"{prefix!r} is not a string")
     # The library removes the prefix from the right part without a check, and its process aborts if
     # this splits a character.
     ids = merge_ids(_without_version(merges), vocab, "model.merges[{}]", prefix)
     if len({isinstance(each, str) for each in merges}) > 1:
-        raise VocabularyError.at("model.merges", "has strings and lists: the library reads neither")
+        raise VocabularyError.at(
+            "model.merges", "contains strings and lists; it must contain only one of them"
+        )
     return ids
 
 
@@ -228,7 +234,7 @@ def _unknown_id(model: Mapping[str, Any], vocab: Mapping[str, int], byte_level: 
     has_all = all(BYTE_TO_CHARACTER[byte] in vocab for byte in UTF8_BYTES)
     if isinstance(unknown, str) and byte_level and has_all:
         return None
-    message = f"{unknown!r} is not in model.vocab: an unknown symbol would have no id"
+    message = f"{unknown!r} is not in model.vocab, so unknown symbols would have no id"
     raise VocabularyError.at("model.unk_token", message)
 
 
@@ -242,7 +248,7 @@ def _without_version(merges: list[Any]) -> list[Any]:
 def _refuse_uncovered_options(model: dict[str, Any]) -> None:
     for name in ("byte_fallback", "continuing_subword_prefix", "end_of_word_suffix"):
         if model.get(name):
-            raise NotRepresentable(f"model.{name}: {model[name]!r} is not one of our rules")
+            raise NotRepresentable(f"model.{name}: {model[name]!r} is not supported")
     for name in ("ignore_merges", "fuse_unk"):
         if not isinstance(model.get(name, False), bool | None):
             raise VocabularyError.at(f"model.{name}", f"{model[name]!r} is not true or false")
@@ -281,7 +287,7 @@ def _added_tokens(entries: Any, vocab: Mapping[str, int], num_listed: int) -> li
         if token.content in given:
             findings.append(Finding(where, f"{token.content!r} stands there twice"))
         elif (other := owner.get(expected, token.content)) != token.content:
-            message = f"id {expected} is that of {other!r} in model.vocab, too"
+            message = f"id {expected} is also the id of {other!r} in model.vocab"
             findings.append(Finding(where, f"{message}: put {token.content!r} there with its own"))
         given.add(token.content)
         following = max(following, expected + 1)
@@ -302,7 +308,7 @@ def _added_token(entry: Any) -> SpecialToken | str:
             flags = {name: entry.get(name) for name in _FLAGS}
             for name, value in flags.items():
                 if not isinstance(value, bool):
-                    return f"{name} is {value!r}, not true or false"
+                    return f"{name} is {value!r}; it must be true or false"
             return SpecialToken(content, token_id, **flags)
     return "must be an object with an id, a content and five flags"
 

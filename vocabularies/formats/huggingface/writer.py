@@ -40,7 +40,9 @@ def tokenizer_json(vocabulary: Vocabulary) -> str:
     if isinstance(model, Upstream):
         return model.tokenizer_json
     if not isinstance(model, Bpe):
-        message = f"{vocabulary.kind} have no tokenizer.json; write vocab.txt, vocab.json or kmer"
+        message = (
+            f"{vocabulary.kind} cannot be a tokenizer.json; write vocab.txt, vocab.json or kmer"
+        )
         raise VocabularyError.at("model", message)
     strings = _strings(vocabulary, model)
     document = {

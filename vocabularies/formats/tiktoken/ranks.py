@@ -53,7 +53,7 @@ def read_tiktoken(
     if known is None:
         if pretokenizer is None:
             message = (
-                "a rank file does not say how text is split: pass pretokenizer= (such as cl100k)"
+                "a rank file does not say how text is split; give pretokenizer= (such as cl100k)"
             )
             raise VocabularyError.at("pretokenizer", message)
         known = KnownRanks(pretokenizer, {})
@@ -150,7 +150,9 @@ def _by_id(
     given = [*ids.values(), *(token.id for token in special_tokens)]
     first, last = min(given), max(given)
     if first < 0 or last >= MAX_TOKENS:
-        raise VocabularyError.at("ids", f"{first}..{last} is outside 0..{MAX_TOKENS - 1}")
+        raise VocabularyError.at(
+            "ids", f"the ids {first} to {last} are outside 0 to {MAX_TOKENS - 1}"
+        )
     tokens: list[bytes | None] = [None] * (last + 1)
     for spelled, token_id in ids.items():
         tokens[token_id] = spelled
@@ -191,10 +193,10 @@ def _read_ranks(data: bytes) -> dict[bytes, int]:
             message = f"{shown!r} is not a base64 token and a rank below {MAX_TOKENS}"
             findings.append(Finding(f"line {number}", message))
         elif token in ranks:
-            message = f"the token of line {lines[ranks[token]]} stands there again"
+            message = f"the token is already in line {lines[ranks[token]]}"
             findings.append(Finding(f"line {number}", message))
         elif rank in lines:
-            message = f"rank {rank} is that of line {lines[rank]} too"
+            message = f"rank {rank} is already in line {lines[rank]}"
             findings.append(Finding(f"line {number}", message))
         else:
             ranks[token], lines[rank] = rank, number
@@ -218,11 +220,11 @@ def write_tiktoken(vocabulary: Vocabulary) -> bytes:
     if not isinstance(model, Bpe) or not model.byte_level or model.unknown_id is not None:
         raise VocabularyError.at("model", "only byte-level BPE without an unknown token has ranks")
     if vocabulary.normalizers:
-        raise VocabularyError.at("normalizers", "a rank file cannot say them")
+        raise VocabularyError.at("normalizers", "a rank file cannot contain them")
     if vocabulary.motifs:
-        raise VocabularyError.at("motifs", "a rank file cannot say them")
+        raise VocabularyError.at("motifs", "a rank file cannot contain them")
     if vocabulary.prefix or vocabulary.suffix:
-        raise VocabularyError.at("prefix", "a rank file cannot say begin and end tokens")
+        raise VocabularyError.at("prefix", "a rank file cannot contain begin and end tokens")
     refuse_other_decoder(vocabulary)
     special = {token.id for token in vocabulary.special_tokens}
     ranks = {
@@ -231,11 +233,13 @@ def write_tiktoken(vocabulary: Vocabulary) -> bytes:
         if token is not None and token_id not in special
     }
     if any(bytes([byte]) not in ranks for byte in range(256)):
-        raise VocabularyError.at("tokens", "some bytes are no token; tiktoken needs all 256")
+        raise VocabularyError.at(
+            "tokens", "some bytes have no token; tiktoken needs a token for each of the 256"
+        )
     pairs, unreachable = derive_merges(ranks)
     derived = tuple((ranks[left], ranks[right]) for left, right in pairs)
     if derived != model.merges or (unreachable and not model.ignore_merges):
-        message = "the merges are not those that the ids alone mean (another order or more pairs)"
+        message = "the merges cannot be derived from the order of the ids, as a rank file requires"
         raise VocabularyError.at("model.merges", message)
     return b"".join(
         binascii.b2a_base64(token, newline=False) + b" %d\n" % rank for token, rank in ranks.items()

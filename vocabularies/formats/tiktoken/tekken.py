@@ -62,7 +62,7 @@ def read_tekken(document: Mapping[str, Any]) -> Vocabulary:
     pattern = config.get("pattern")
     rule = recognize_tiktoken_pattern(pattern) if isinstance(pattern, str) else None
     if rule is None:
-        raise VocabularyError.at("config.pattern", "no pretokenizer of ours means this")
+        raise VocabularyError.at("config.pattern", "is not a pattern that is supported")
     ranks = _ranks(document.get("vocab"), size - num_control)
     control = _control_tokens(document.get("special_tokens"), num_control)
     begin = next((token.id for token in control if token.content == "<s>"), None)
@@ -73,7 +73,7 @@ def read_tekken(document: Mapping[str, Any]) -> Vocabulary:
 
 def _number(value: Any, where: str) -> int:
     if type(value) is not int or not 0 <= value < MAX_TOKENS:
-        raise VocabularyError.at(where, f"{value!r} is not a number of 0..{MAX_TOKENS - 1}")
+        raise VocabularyError.at(where, f"{value!r} is not a number from 0 to {MAX_TOKENS - 1}")
     return value
 
 
@@ -90,7 +90,7 @@ def _ranks(entries: Any, num_ranks: int) -> dict[bytes, int]:
             message = f"must be an object with rank {rank} and base64 token_bytes"
             findings.append(Finding(f"vocab[{rank}]", message))
         elif token in ranks:
-            message = f"spells {token!r}, as vocab[{ranks[token]}] does"
+            message = f"has the same bytes {token!r} as vocab[{ranks[token]}]"
             findings.append(Finding(f"vocab[{rank}]", message))
         else:
             ranks[token] = rank
@@ -115,7 +115,7 @@ def _control_tokens(entries: Any, num_control: int) -> list[SpecialToken]:
     """Make the control tokens of a file, and the placeholders that the library adds after them."""
     named = list(_CONTROL_TOKENS) if entries is None else _names(entries)
     if len(named) > num_control:
-        message = f"{len(named)} tokens; config.default_num_special_tokens is {num_control}"
+        message = f"has {len(named)} tokens; config.default_num_special_tokens is {num_control}"
         raise VocabularyError.at("special_tokens", message)
     names = [*named, *(f"<SPECIAL_{i}>" for i in range(len(named), num_control))]
     return [SpecialToken(name, token_id, matched=False) for token_id, name in enumerate(names)]

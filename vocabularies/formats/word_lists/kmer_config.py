@@ -103,7 +103,7 @@ def read_kmer_config(data: bytes, max_tokens: int = MAX_TOKENS) -> Vocabulary:
         used.append(fields["first_id"] + _num_kmers(fields, max_tokens) - 1)
     size = config.get("vocab_size", max(used, default=-1) + 1)
     if not max(used, default=0) < size <= max_tokens:
-        message = f"{size} must be above every id and at most {max_tokens}"
+        message = f"{size} must be larger than every id and at most {max_tokens}"
         raise VocabularyError.at("vocab_size", message)
     model = _MODELS[model_type](**fields)
     return Vocabulary(
@@ -181,7 +181,7 @@ def _num_kmers(fields: dict[str, Any], max_tokens: int) -> int:
     k, num_letters = fields["k"], len(fields.get("letters", "ACGT"))
     in_range = 1 <= k <= MAX_K and num_letters**k <= max_tokens
     if not in_range or not 0 <= fields["first_id"] < max_tokens:
-        message = f"{k}: there must be 1 to {max_tokens} k-mers"
+        message = f"k is {k}; there must be 1 to {max_tokens} k-mers"
         raise VocabularyError.at("k", message)
     return int(num_letters**k)
 
@@ -213,7 +213,7 @@ def _roles(config: dict[str, Any], special: tuple[SpecialToken, ...]) -> dict[st
 def _padding_side(config: dict[str, Any]) -> Any:
     side = config.get("padding_side", "right")
     if side not in ("right", "left"):
-        raise VocabularyError.at("padding_side", f"{side!r} is neither right nor left")
+        raise VocabularyError.at("padding_side", f"is {side!r}; it must be right or left")
     return side
 
 
@@ -242,7 +242,7 @@ def write_kmer_config(vocabulary: Vocabulary) -> bytes:
         **{f"{role}_token_id": vocabulary.roles.get(role) for role in ROLES},
     }
     data = json.dumps(config, indent=1).encode()
-    message = "vocab_config.json cannot say this vocabulary (its tokens or its unknown token)"
+    message = "vocab_config.json cannot describe the tokens or the unknown token of this vocabulary"
     try:
         again = read_kmer_config(data, max(MAX_TOKENS, len(vocabulary)))
     except VocabularyError as error:

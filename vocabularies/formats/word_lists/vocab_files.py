@@ -115,10 +115,10 @@ def _check_words(ordinary: Words, place: Place) -> None:
         message = f"{ordinary[pieces[0]]!r}: a WordPiece list, which lacks its rules (lower case,"
         raise VocabularyError.at(place(pieces[0]), f"{message} accents); send its tokenizer.json")
     if not ordinary:
-        raise VocabularyError.at("vocabulary", "no letter and no k-mer in the list")
+        raise VocabularyError.at("vocabulary", "the list has no letter and no k-mer")
     empty = next((token_id for token_id, word in ordinary.items() if not word), None)
     if empty is not None:
-        raise VocabularyError.at(place(empty), "an empty word")
+        raise VocabularyError.at(place(empty), "the word is empty")
     k = max(map(len, ordinary.values()))
     findings = [
         Finding(
@@ -139,7 +139,7 @@ def _check_words(ordinary: Words, place: Place) -> None:
 def _unknown_id(special: Mapping[int, str]) -> int:
     roles = guess_roles((word, token_id) for token_id, word in special.items())
     if "unk" not in roles:
-        message = "no token for what is unknown ([UNK] or <unk>)"
+        message = "there is no unknown token ([UNK] or <unk>)"
         raise VocabularyError.at("special_tokens", message)
     return roles["unk"]
 
@@ -165,10 +165,12 @@ def _kmers(ordinary: Words, special: Mapping[int, str], k: int, place: Place) ->
     for expected_id, (token_id, expected) in enumerate(in_order, first):
         word = ordinary[token_id]
         if word != expected:
-            message = f"{word!r} where {expected!r} comes in counting order"
+            message = f"is {word!r}, but {expected!r} comes next in counting order"
             findings.append(Finding(place(token_id), message))
         elif token_id != expected_id:
-            message = f"{word!r} belongs to {place(expected_id)}: k-mers lie side by side"
+            message = (
+                f"{word!r} must be at {place(expected_id)}, because the k-mers have consecutive ids"
+            )
             findings.append(Finding(place(token_id), message))
     if findings:
         raise VocabularyError(findings[:100])
@@ -209,7 +211,9 @@ def write_word_list(vocabulary: Vocabulary, *, as_json: bool) -> dict[str, bytes
     words: dict[int, str] = {}
     for token_id, token in enumerate(vocabulary.tokens):
         if token is None and not as_json:
-            raise VocabularyError.at(f"tokens[{token_id}]", "a list of lines has no holes")
+            raise VocabularyError.at(
+                f"tokens[{token_id}]", "an id without a token cannot be written to a list of lines"
+            )
         if token is not None:
             words[token_id] = token.decode(errors="replace")
     if as_json:
@@ -223,6 +227,6 @@ def write_word_list(vocabulary: Vocabulary, *, as_json: bool) -> dict[str, bytes
         findings = [Finding("model", f"{name} cannot say this vocabulary"), *error.findings]
         raise VocabularyError(findings) from error
     if again != vocabulary:
-        message = f"{name} holds no rule and would be read with another one; write kmer instead"
+        message = f"{name} does not contain the rule of this vocabulary; write kmer instead"
         raise VocabularyError.at("model", message)
     return {name: data}

@@ -117,7 +117,7 @@ def test_the_same_command_goes_on(tmp_path: Path, victim: str) -> None:
     messages = {
         "worker": "warptok: a process of the job was killed; the same command goes on\n",
         "parent": "",
-        "interrupted": "warptok: stopped; the same command goes on\n",
+        "interrupted": "warptok: stopped; run the same command again to continue\n",
     }
     assert (process.returncode, stderr) == (codes[victim], messages[victim])
     assert not (tmp_path / "two" / "manifest.json").exists()

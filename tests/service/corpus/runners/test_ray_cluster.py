@@ -106,7 +106,10 @@ def test_errors_are_those_of_the_part(cluster: Any, folder: Path) -> None:
     assert f"warptok: {damaged.name}: " in done.stderr
     damaged.unlink()
     nowhere = run(folder, "nowhere", "--ray", "127.0.0.1:1")
-    assert (nowhere.returncode, "no cluster of Ray at 127.0.0.1:1" in nowhere.stderr) == (2, True)
+    assert (
+        nowhere.returncode,
+        "cannot connect to a Ray cluster at 127.0.0.1:1" in nowhere.stderr,
+    ) == (2, True)
     too_many = run(folder, "failed", "--ray", cluster.address, "--threads", "9", "--fresh")
     assert (too_many.returncode, "largest node has 1 cores" in too_many.stderr) == (2, True)
 
