@@ -265,7 +265,7 @@ def choose(name: str, value: Any, choices: Sequence[Value]) -> Value:
     """
     if value not in choices:
         listed = ", ".join(map(repr, choices))
-        raise InvalidRequest(f"{name} is {value!r}; it is one of {listed}", where=name)
+        raise InvalidRequest(f"{name} is {value!r}; it must be one of {listed}", where=name)
     return choices[choices.index(value)]
 
 

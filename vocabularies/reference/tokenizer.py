@@ -120,7 +120,7 @@ def _reverse_complement_content(
     num_bytes = len(text)
     for place, character in enumerate(text):
         if not character.isascii():
-            message = f"{character!r} is no letter of a sequence; only ASCII has another strand"
+            message = f"{character!r} is not ASCII, so the sequence has no reverse complement"
             raise RowRefused(RowError("not_a_sequence", message, f"byte {place}"))
     try:
         tokens = _content(vocabulary, reverse_complement_text(text), options)

@@ -71,7 +71,7 @@ def _find_errors(table: TokenTable, ids: Int64s, offsets: Int64s) -> dict[int, R
     rows, first = np.unique(np.searchsorted(offsets, places, side="right") - 1, return_index=True)
     errors = {}
     for row, place in zip(rows.tolist(), places[first].tolist(), strict=True):
-        message = f"id {ids[place]} means nothing in a vocabulary of {num_ids} ids"
+        message = f"id {ids[place]} is not an id of this vocabulary of {num_ids} ids"
         errors[row] = RowError("id_out_of_range", message, f"ids[{place - offsets[row]}]")
     return errors
 

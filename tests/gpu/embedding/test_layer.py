@@ -471,7 +471,7 @@ def test_ids_have_the_dtype_that_was_asked_for(dtype: str) -> None:
 def test_the_limits_are_checked() -> None:
     discovery: Discovery = discovered("ntv3")
     for limits in ({"max_ids": 0}, {"max_rows": 0}):
-        with pytest.raises(ValueError, match="the least is 1"):
+        with pytest.raises(ValueError, match="must be at least 1"):
             EmbeddingLayer(embedding(), discovery, device="cpu", **limits)
     with pytest.raises(ValueError, match="token_len is 0"):
         discover(load("ntv3"), token_len=0)

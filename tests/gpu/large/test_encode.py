@@ -382,7 +382,7 @@ def test_text_that_lies_apart_or_backwards_has_its_own_ids(engine):
 @pytest.mark.parametrize("numbers", [{"in_flight": 0}, {"in_flight": -1}, {"chunk_bytes": -5}])
 def test_a_pace_that_goes_nowhere_is_refused(engine, numbers):
     data, offsets = some_text(1)
-    with pytest.raises(ValueError, match="the least is 1"):
+    with pytest.raises(ValueError, match="must be at least 1"):
         encode_stream(engine, FRAMED, data, offsets, np.zeros(len(data), np.int32), **numbers)
 
 

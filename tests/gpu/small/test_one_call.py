@@ -256,7 +256,7 @@ def test_data_of_another_dtype_is_refused_at_any_size(engine, data):
 def test_no_chunk_in_flight_is_refused_at_any_size(engine):
     engine.load(load("gpt2"))
     out, data = engine.host_memory(4096).view(np.int32), pinned(engine, b"some words.")
-    with pytest.raises(ValueError, match="the least is 1"):
+    with pytest.raises(ValueError, match="must be at least 1"):
         encode_stream(engine, load("gpt2"), data, np.array([0, 11]), out, in_flight=0)
 
 

@@ -90,7 +90,7 @@ def test_the_profile_holds_unless_the_environment_or_an_option_says_otherwise(mo
     ("words", "fault"),
     [
         (["{}/none"], "WARPTOK_MODEL_DIR: "),
-        (["{}"], "holds none of tokenizer.json"),
+        (["{}"], "has none of tokenizer.json"),
         (["{}", "--port", "99999"], "--port: "),
         (
             ["{}", "--served-model-name", "a,b"],

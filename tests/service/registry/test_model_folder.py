@@ -86,7 +86,7 @@ def test_a_folder_that_is_none_stops_the_start(tmp_path):
 
 
 def test_what_is_no_tokenizer_is_said(tmp_path):
-    with pytest.raises(NoTokenizer, match=r"holds none of tokenizer\.json, tekken\.json"):
+    with pytest.raises(NoTokenizer, match=r"has none of tokenizer\.json, tekken\.json"):
         read_model(settings(tmp_path))
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(VocabularyError, match="model"):
@@ -148,7 +148,7 @@ def test_a_sentencepiece_model_is_read_with_the_class_that_its_configuration_nam
     assert found.vocabulary.prefix == (1,)
     assert found.config.values["model_max_length"] == 2048
     (tmp_path / "other.model").write_bytes(model)
-    with pytest.raises(NoTokenizer, match="nor exactly one"):
+    with pytest.raises(NoTokenizer, match="and not exactly one"):
         read_model(settings(tmp_path))
 
 

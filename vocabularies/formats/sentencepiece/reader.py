@@ -35,7 +35,7 @@ def read_sentencepiece(
     """
     models = [name for name in files if name not in CONFIG_FILES]
     if len(models) != 1:
-        message = f"{', '.join(sorted(files))} do not belong together as sentencepiece"
+        message = f"{', '.join(sorted(files))} are not the files of the format sentencepiece"
         raise VocabularyError.at("files", message)
     model = parse_model(files[models[0]])
     refuse_long_pieces(model)
