@@ -160,9 +160,9 @@ def test_what_cannot_be_cut_is_refused(engine):
         ({"window": 0}, "window"),
         ({"stride": 0}, "stride"),
         ({"stride": 1 << 64}, "stride"),
-        ({"pad_id": -100}, "-100 is no id"),
-        ({"pad_id": 1 << 31}, "2147483648 is no id"),
-        ({"prefix": [1, -1]}, "-1 is no id"),
+        ({"pad_id": -100}, "-100 is not an id"),
+        ({"pad_id": 1 << 31}, "2147483648 is not an id"),
+        ({"prefix": [1, -1]}, "-1 is not an id"),
     ):
         with pytest.raises(ValueError, match=why):
             encode_windows(engine, load("mtdna6"), batch, **{**layout, **wrong})

@@ -85,12 +85,24 @@ def test_a_loaded_object_keeps_its_length_sides_and_padding():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"padding": "short"}, warptok.InvalidRequest, "padding is 'short'; it is one of False"),
+        (
+            {"padding": "short"},
+            warptok.InvalidRequest,
+            "padding is 'short'; it must be one of False",
+        ),
         ({"truncation": "only_second"}, warptok.InvalidRequest, "truncation is 'only_second'"),
-        ({"truncation": True}, warptok.InvalidRequest, "length is not known; give max_length="),
+        (
+            {"truncation": True},
+            warptok.InvalidRequest,
+            "length of the model is not known; give max_length=",
+        ),
         ({"padding": "max_length"}, warptok.InvalidRequest, "give max_length="),
-        ({"return_tensors": "tf"}, warptok.InvalidRequest, 'it is "pt", "np" or None'),
-        ({"return_tensors": "np"}, warptok.InvalidRequest, "several lengths are no tensor; use"),
+        ({"return_tensors": "tf"}, warptok.InvalidRequest, 'it must be "pt", "np" or None'),
+        (
+            {"return_tensors": "np"},
+            warptok.InvalidRequest,
+            "different lengths cannot be a tensor; use",
+        ),
         ({"text_pair": TEXTS}, TypeError, "a pair of texts is not encoded"),
         ({"stride": 2}, TypeError, r"call tok\.chunks\(text, chunk_size"),
         ({"return_overflowing_tokens": True}, TypeError, r"tok\.chunks"),
@@ -119,7 +131,7 @@ def test_token_names_are_spelled_as_in_the_file(tok):
     assert tok.special_tokens["[PAD]"] == tok.pad_token_id == 3
     assert tok.special_tokens_map["cls_token"] == "[CLS]"
     assert len(tok.get_vocab()) == len(tok) == 4096
-    with pytest.raises(warptok.InvalidRequest, match="4096 is no id"):
+    with pytest.raises(warptok.InvalidRequest, match="4096 is not an id"):
         tok.convert_ids_to_tokens(4096)
     ids = tok.bos_token_id, tok.eos_token_id, tok.cls_token_id, tok.sep_token_id, tok.mask_token_id
     assert ids == (None, None, 1, 2, 4)

@@ -277,7 +277,7 @@ def test_columns_of_data_frames_are_sequences(library: str) -> None:
     texts = ["ACGT", "", "NNA"]
     frame = module.DataFrame({"dna": texts, "n": [1, 2, 3]})
     assert list(as_batch(frame["dna"]).texts()[0]) == texts
-    with pytest.raises(TypeError, match=r"give the one with sequences"):
+    with pytest.raises(TypeError, match=r"give the column of sequences"):
         as_batch(frame)
     with pytest.raises(ValueError, match="row 1 is null"):
         as_batch(module.Series(["A", None, "C"]))
