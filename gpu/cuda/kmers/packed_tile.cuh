@@ -1,8 +1,8 @@
 // A tile of letters as two bits each, in the shared memory of a warp.
 //
-// Four letters are told apart by two of their bits (FourLetters). Sixteen letters of which any is another are
-// looked at once more: a letter that is none of the four has a bit in `strange`, and the table says which
-// flags it has that plain batches may not have.
+// Two bits of a letter distinguish the four letters (FourLetters). If any of sixteen letters is not one of the
+// four, the sixteen are read again: such a letter has a bit in `strange`, and the table gives its flags, some of
+// which plain batches may not have.
 //
 // Example, ACGT with the codes 0 to 3: CAGT is 01 00 10 11; behind CANT `strange` has the third bit.
 #pragma once

@@ -14,7 +14,7 @@
 
 namespace warptok::kmers {
 
-constexpr uint32_t MOST_MARKS = 64;        // Marks of a row, at most. Longer rows are few, so that a search is short.
+constexpr uint32_t MOST_MARKS = 64;        // Maximum number of marks; few rows are longer, so that a search is short.
 
 static_assert(KmerTile<uint32_t, KmerStep::NEIGHBOURS>::OWN_LETTERS == LEAST_LETTERS,
               "there is memory for no more marks");

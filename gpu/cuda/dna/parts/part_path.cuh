@@ -1,10 +1,10 @@
 // Finds the path of a part, from the lengths of the last tokens, and how many ids it has.
 //
-// Last tokens lead from any place back to the begin of its row. Two paths that meet are one from there on, mostly a few
-// letters in front of where they began. A part is divided into segments, a thread each. A thread begins NEAR letters
-// behind its segment and goes back. The place where its path enters the segment must be the place where the path of the
-// next segment leaves; where it is not, the thread begins anew at that place. Then all segments have one path. If also
-// the paths of neighbouring parts meet, it is the path from the text's end (docs/internals/dna-bpe.md, Parts).
+// The last tokens form a path from any place back to the begin of its row. Two paths that meet are the same from there
+// on, and mostly meet after a few letters. A part is divided into segments, one for each thread. A thread begins NEAR
+// letters after its segment and goes back. Its path must enter the segment at the place where the path of the next
+// segment leaves; if it does not, the thread begins again at that place. Then all segments have one path. If the paths
+// of neighbouring parts meet as well, it is the path from the text's end (docs/internals/dna-bpe.md, Parts).
 //
 //     segment 1        . . . . .|. . . . .          from the right: comes in at 6
 //     segment 2                 |. . . . .|. . .    leaves at 6, comes in at 10

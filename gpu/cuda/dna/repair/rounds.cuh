@@ -1,5 +1,5 @@
-// Windows that do not meet the one before: in long runs of one letter or of a few, every path has the
-// same tokens, but not at the same places.
+// Repairs windows whose path does not meet that of the window before. In long repeats of one or several
+// letters, all paths have the same tokens, but at different places.
 //
 //     window w       | A A A A|A A A A|A A A A|A A A        tokens of 4
 //     window w + 1       A A|A A A A|A A A A|A A A A

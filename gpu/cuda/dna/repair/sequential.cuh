@@ -105,7 +105,7 @@ DEVICE_NOINLINE void finish_part(const Job& job, WindowPart part) {
         window = job.dna.meetings[window] == NO_MEETING ? finish_from<CHUNK>(job, part, window) : window + 1;
 }
 
-// Repairs all parts of a size, of which one lane of a warp takes one; then checks all meetings.
+// Repairs all parts of one size, each by the first lane of a warp; then checks all meetings.
 template <uint32_t CHUNK>
 DEVICE void finish_round(const Job& job, uint32_t number, Steps& steps) {
     constexpr uint32_t WARPS = BLOCK / 32;
@@ -123,7 +123,7 @@ DEVICE void finish_round(const Job& job, uint32_t number, Steps& steps) {
     });
 }
 
-// Whether one more round of repair is worth it: the first rounds leave few windows, and later ones fewer and fewer.
+// Whether another round of repair is worth its time: the first two always are, later ones if they halve what is unmet.
 DEVICE bool is_worth(const Job& job, uint32_t round) {
     uint32_t unmet = job.dna.unmet_counts[round];
     return unmet && round < REPAIR_ROUNDS && (round < 2 || unmet <= job.dna.unmet_counts[round - 1] / 2);

@@ -202,7 +202,7 @@ DEVICE void row_offsets_stage(const Job& job, const GroupSums<Count>& sums, int6
                               uint32_t num_blocks) {
     uint32_t lane = lane_of_thread(), warps = num_blocks * WARPS, part = 0, pieces = 0, ids = 0;
     uint64_t rows = job.batch.num_rows + 1, of_warp = (rows + warps - 1) / warps;
-    // The last warps come first: where there are few units, the first ones write ids meanwhile.
+    // The last warps do this first, because the first ones write ids if there are few units.
     uint32_t warp = warps - 1 - (block * WARPS + threadIdx.x / 32);
     uint64_t first = warp * of_warp, counted = 0;
     for (uint64_t row = first; row < first + of_warp && row < rows; row++) {

@@ -5,10 +5,10 @@
 //     GridLaunch                 yes                  yes              no           one launch that fills the device
 //     OneClusterLaunch           no                   yes              yes          one launch of a block or a cluster
 //
-// LONG_PIECES_ARE_SPLIT: find_long has run, so that a long piece that is no token is a fault. Else looking up finds it.
+// LONG_PIECES_ARE_SPLIT: find_long has run, so that a long piece must be a token. Else the lookup finds such pieces.
 // COUNTS_IDS: looking up and merging count the ids of each part of a tile (text/lookup/tile_counts.cuh).
-// IS_LATENCY_BOUND: there are few warps. So a thread loads ahead, a warp merges few pieces at a time, and fewer
-// variants of merging are compiled, whose code would have to be fetched.
+// IS_LATENCY_BOUND: there are few warps. A thread therefore loads ahead, a warp merges few pieces at a time, and fewer
+// variants of the merge are compiled, because loading their code takes time.
 #pragma once
 
 namespace warptok::text {

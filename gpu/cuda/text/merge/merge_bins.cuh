@@ -48,8 +48,8 @@ template <class Policy> DEVICE uint32_t lanes_that_merge(uint32_t bin, uint32_t 
     return bits;
 }
 
-// Fills a BinBegins; the whole block calls it, and a lane of its first warp has a bin. Each piece has room
-// for longest_in_bin ids; the chunks of longer bins come first.
+// Fills a BinBegins. The whole block calls it; each lane of its first warp computes one bin. Each piece has
+// room for longest_in_bin ids; the chunks of longer bins come first.
 template <class Policy>
 DEVICE void find_begins(const Job& job, BinBegins& begins) {
     uint32_t bin = threadIdx.x;

@@ -110,7 +110,7 @@ DEVICE uint8_t map_part(const Reader& reader, const uint8_t* rows, uint64_t begi
     return walk.map();
 }
 
-// Maps a tile's chunks; the whole block calls it. Behind a chunk's head few states are left, whatever stands before:
+// Maps a tile's chunks; the whole block calls it. After a chunk's head, all states before it have led to a few states:
 //
 //     states before    1 2 3 4 5 6       all read the head, a lane each
 //     behind the head  3 3 3 7 7 3       3 and 7 read the rest

@@ -7,8 +7,8 @@
 //
 //     "\n\n\t\t\t\t  x"   pieces "\n\n", "\t\t\t\t", " ", " x"
 //
-// A lane takes 16 bytes, a warp 512; a few of them have most of the borders, so they are listed, and
-// the lanes look at as many each:
+// A lane reads 16 bytes, a warp 512. As a few lanes have most of the candidates, the warp lists them, and
+// each lane checks the same number of them:
 //
 //     lane          0      1      2     3 ...
 //     candidates    ..1.   ....   111.  .1..
