@@ -314,7 +314,7 @@ def test_without_keys_a_public_address_encodes_and_decodes_and_nothing_else():
                 is_closed = scope in ("manage", "train")
                 assert (answer.status_code == 403) == is_closed, (method, place)
                 assert answer.status_code != 401
-                assert ("no keys are set" in answer.text) == is_closed
+                assert ("no API keys are set" in answer.text) == is_closed
             for method in await methods_of(public.channel):
                 is_closed = METHOD_SCOPES[method.rpartition("/")[2]] in ("manage", "train")
                 code = await public.code_of(method, None)

@@ -133,7 +133,7 @@ def test_a_token_that_is_a_whole_pretoken_makes_the_vocabulary_upstream():
 
 def test_characters_stand_for_themselves_where_bytes_are_not_spelled():
     model = Bpe((), byte_level=False)
-    with pytest.raises(ValueError, match="stands for"):
+    with pytest.raises(ValueError, match="belongs to"):
         Vocabulary((b"a", b" a"), model, special_tokens=(SpecialToken("Ġa", 1),))
 
 

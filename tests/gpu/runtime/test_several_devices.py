@@ -126,7 +126,7 @@ def test_ids_are_not_written_to_memory_of_another_device(cuda):
 def test_memory_of_another_device_is_not_opened_through_this_one(cuda):
     cuda.owner = 1
     assert device_of(cuda, 1).open_shared(b"handle") == 4096
-    with pytest.raises(BadHandle, match="of device 1, and not of 0"):
+    with pytest.raises(BadHandle, match="to device 1, not to device 0"):
         device_of(cuda, 0).open_shared(b"handle")
     assert cuda.calls == [("open", 1), ("open", 0), ("ipcCloseMemHandle", 0)]
     cuda.owner = -1  # The driver does not say.

@@ -68,7 +68,7 @@ WRONG = [
         "/junction",
         "must not be given, because the sequence is not circular",
     ),
-    ({"junction": "append", "circular": False}, "/junction", "only a circular sequence"),
+    ({"junction": "append", "circular": False}, "/junction", "the sequence is not circular"),
     ({"junction": "middle", "circular": True}, "/junction", "append"),
     (
         {"vocabulary": "dnabert1_6mer", "junction": "prepend", "circular": True},
