@@ -230,7 +230,9 @@ def test_what_does_not_fit_is_refused_with_how_much_it_takes(monkeypatch):
     corpus, options = Corpus.of(["ACGT" * 100]), TrainingOptions(1_000)
     device = EmulatedDevice(total_bytes=8_000_000)
     make = merger_on(device)
-    with pytest.raises(OutOfMemory, match=r"8,0\d\d,\d{3} for the pairs of ids; .* 8,000,000$"):
+    with pytest.raises(
+        OutOfMemory, match=r"8,0\d\d,\d{3} for the pairs of ids; .* 8,000,000 bytes free$"
+    ):
         train(corpus, options, make_merger=make)
     assert (device.used_bytes, device.pinned) == (0, {})
     with pytest.raises(VocabularyError, match="is 65536; a GPU can train at most 65535"):
