@@ -247,13 +247,9 @@ def test_data_of_another_dtype_is_refused_at_any_size(engine, data):
     engine.load(load("gpt2"))
     out = engine.host_memory(1 << 20).view(np.int32)
     offsets = np.array([0, len(data)])
-    with pytest.raises(
-        (TypeError, AttributeError), match=r"must be uint8\[N\]|no attribute 'dtype'"
-    ):
+    with pytest.raises((TypeError, AttributeError), match=r"uint8\[N\]|no attribute 'dtype'"):
         engine.encode_ids(load("gpt2"), data, offsets)
-    with pytest.raises(
-        (TypeError, AttributeError), match=r"must be uint8\[N\]|no attribute 'dtype'"
-    ):
+    with pytest.raises((TypeError, AttributeError), match=r"uint8\[N\]|no attribute 'dtype'"):
         encode_stream(engine, load("gpt2"), data, offsets, out)
 
 

@@ -239,7 +239,7 @@ def test_what_does_not_fit_is_refused_with_how_much_it_takes(monkeypatch):
         train(corpus, TrainingOptions(65_536), make_merger=make)
     monkeypatch.setattr(device_corpus, "MAX_SLOTS", 400)
     train(corpus, TrainingOptions(10), make_merger=make)
-    with pytest.raises(VocabularyError, match="402 letters and barriers; with motifs or counts"):
+    with pytest.raises(VocabularyError, match="402 letters and barriers; a GPU can train on"):
         train(corpus, TrainingOptions(10), make_merger=make, motifs=BANK)
     # Where a compression is to be reached as well there is room for more ids, up to a bound.
     monkeypatch.setattr(training, "MAX_IDS", 11)
