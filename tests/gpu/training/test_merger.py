@@ -244,7 +244,7 @@ def test_what_does_not_fit_is_refused_with_how_much_it_takes(monkeypatch):
     # Where a compression is to be reached as well there is room for more ids, up to a bound.
     monkeypatch.setattr(training, "MAX_IDS", 11)
     long = TrainingOptions(7, stop="both", min_compression=32.0)
-    with pytest.raises(VocabularyError, match="11 ids, and the compression is not reached"):
+    with pytest.raises(VocabularyError, match="the compression is not reached with 11 ids"):
         train(corpus, long, make_merger=make)
     assert (device.used_bytes, device.pinned) == (0, {})
 
