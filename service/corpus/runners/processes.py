@@ -11,6 +11,7 @@ import os
 import signal
 import threading
 import time
+import traceback
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ from service.corpus.runners.remote_part import (
 )
 from vocabularies.model.vocabulary import Vocabulary
 
+LOST = "a process of the job has ended before its part; run the same command again to continue"
 POLL_S = 0.2
 THREADS_A_PROCESS = 4
 BYTES_A_PROCESS = 8 << 30
@@ -69,7 +71,7 @@ class ProcessRunner:
     """Runs one part per process at a time; see `run.PartRunner`.
 
     Attributes:
-        num_processes: the number of processes.
+        num_processes: the largest number of processes; a job has at most one a part.
         engine: "auto", "cpu" or "gpu".
         num_threads: the number of threads of all processes together, at least one each.
         progress: counts the work that was done.
@@ -94,6 +96,8 @@ class ProcessRunner:
             raise ValueError("--engine gpu: there is no GPU that CUDA can use")
         lock = uuid.uuid4().hex
         (folder / LOCK).write_text(lock)
+        num_parts = len(job.parts())
+        num_processes = min(self.num_processes, num_parts)
         remote = RemoteJob(
             job,
             vocabulary,
@@ -101,12 +105,12 @@ class ProcessRunner:
             lock,
             os.getcwd(),
             "gpu" if num_gpus else "cpu",
-            max(1, self.num_threads // self.num_processes),
+            max(1, self.num_threads // num_processes),
             self.num_verified,
             package_version(),
         )
-        with _started(self.num_processes, remote, num_gpus) as connections:
-            parts = self._run_all(connections, len(job.parts()))
+        with _started(num_processes, remote, num_gpus) as connections:
+            parts = self._run_all(connections, num_parts)
         self.progress.num_verified = sum(part.num_verified for part in parts)
         self.progress.remote_cpu_seconds = sum(part.cpu_seconds for part in parts)
         peaks: dict[int, int] = {}
@@ -126,7 +130,7 @@ class ProcessRunner:
         running: dict[Connection, int] = {}
         done: dict[int, RemotePart] = {}
         for connection, number in zip(connections, numbers, strict=False):
-            connection.send(number)
+            _send(connection, number)
             running[connection] = number
         while running:
             for connection in cast("list[Connection]", wait([*running])):
@@ -140,21 +144,33 @@ class ProcessRunner:
                     continue
                 done[running.pop(connection)] = answer
                 if (number := next(numbers, -1)) >= 0:
-                    connection.send(number)
+                    _send(connection, number)
                     running[connection] = number
         return [done[number] for number in range(num_parts)]
+
+
+def _send(connection: Connection, part: int) -> None:
+    """Send a process the number of its next part.
+
+    Raises:
+        PartLost: the process has ended.
+    """
+    try:
+        connection.send(part)
+    except OSError as error:
+        raise PartLost(LOST) from error
 
 
 def _receive(connection: Connection) -> Counts | RemotePart | Exception:
     """Receive what a process has sent.
 
     Raises:
-        PartLost: the process has ended.
+        PartLost: the process has ended, perhaps in the middle of a message.
     """
     try:
         answer: Counts | RemotePart | Exception = connection.recv()
-    except (EOFError, ConnectionError) as error:
-        raise PartLost("a process of the job was killed; the same command goes on") from error
+    except (EOFError, OSError) as error:
+        raise PartLost(LOST) from error
     return answer
 
 
@@ -170,14 +186,15 @@ def _started(count: int, remote: RemoteJob, num_gpus: int) -> Iterator[list[Conn
             connections.append(own)
             with other:
                 arguments = (other, remote, number, num_gpus, os.getpid())
-                processes.append(context.Process(target=_run_parts, args=arguments))
-                processes[-1].start()
+                process = context.Process(target=_run_parts, args=arguments)
+                process.start()
+                processes.append(process)
         yield connections
     finally:
         for connection in connections:
             connection.close()
         for process in processes:
-            process.terminate()  # What it was writing is removed by the next run.
+            process.kill()  # What it was writing is removed by the next run.
         for process in processes:
             process.join()
 
@@ -209,7 +226,18 @@ def _run_parts(
             try:
                 connection.send(run_remote_part(remote, part, connection.send))
             except Exception as error:
-                connection.send(error)
+                connection.send(_as_message(error))
+
+
+def _as_message(error: Exception) -> Exception:
+    """Return an error that the parent can receive, with the place where it was raised."""
+    place = "".join(traceback.format_exception(error))
+    try:
+        ForkingPickler.loads(ForkingPickler.dumps(error))
+    except Exception:  # Some classes cannot be pickled, others not read again.
+        return RuntimeError(place)
+    error.add_note(place)
+    return error
 
 
 def _end_with_parent(parent: int) -> None:

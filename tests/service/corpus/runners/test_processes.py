@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import time
+from multiprocessing import Pipe
 from pathlib import Path
 
 import pytest
@@ -15,12 +17,23 @@ from service.corpus.inputs import UnreadableInput, find_inputs
 from service.corpus.job import Job
 from service.corpus.progress import Progress
 from service.corpus.run import run_job
-from service.corpus.runners.processes import ProcessRunner, choose_gpu, choose_num_processes
+from service.corpus.runners import processes
+from service.corpus.runners.processes import (
+    LOST,
+    ProcessRunner,
+    _as_message,
+    _receive,
+    _send,
+    choose_gpu,
+    choose_num_processes,
+)
+from service.corpus.runners.remote_part import PartLost
 from service.corpus.runners.threads import ThreadRunner
 from service.engines.cpu.engine import CpuEngine
 from tests.support.corpora import folder_bytes, make_texts, write_jsonl
 from tests.support.data_files import ROOT
 from vocabularies import builtin
+from vocabularies.errors import VocabularyError
 
 VOCABULARY = builtin.load("gpt2")
 NUM_FILES, MAX_S = 4, 60.0
@@ -40,9 +53,16 @@ def job(tmp_path: Path) -> Job:
 
 
 @pytest.mark.slow
-def test_bytes_are_those_of_one_process(job: Job, tmp_path: Path) -> None:
+def test_bytes_are_those_of_one_process(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = []
+    started = processes._started
+    monkeypatch.setattr(
+        processes, "_started", lambda count, *rest: counts.append(count) or started(count, *rest)
+    )
     progress = Progress(1, None)
-    runner = ProcessRunner(2, "cpu", 2, progress, num_verified=8)
+    runner = ProcessRunner(9, "cpu", 9, progress, num_verified=8)
     run_job(job, VOCABULARY, tmp_path / "two", runner)
     one = ThreadRunner(CpuEngine(num_threads=1), 1, Progress(1, None))
     run_job(job, VOCABULARY, tmp_path / "one", one)
@@ -51,6 +71,7 @@ def test_bytes_are_those_of_one_process(job: Job, tmp_path: Path) -> None:
     assert progress.num_bytes == sum(file.size for file in job.inputs)
     assert progress.num_verified >= 8
     assert progress.remote_peak_bytes > 0
+    assert counts == [NUM_FILES]  # One a part.
 
 
 @pytest.mark.slow
@@ -115,7 +136,7 @@ def test_the_same_command_goes_on(tmp_path: Path, victim: str) -> None:
     _, stderr = process.communicate(timeout=MAX_S)
     codes = {"worker": 2, "parent": -signal.SIGKILL, "interrupted": 130}
     messages = {
-        "worker": "warptok: a process of the job was killed; the same command goes on\n",
+        "worker": f"warptok: {LOST}\n",
         "parent": "",
         "interrupted": "warptok: stopped; run the same command again to continue\n",
     }
@@ -125,6 +146,35 @@ def test_the_same_command_goes_on(tmp_path: Path, victim: str) -> None:
     _, stderr = again.communicate(timeout=MAX_S)
     assert (again.returncode, stderr) == (0, "")
     assert folder_bytes(tmp_path / "two") == folder_bytes(tmp_path / "one")
+
+
+class Unreadable(Exception):
+    """An error that can be pickled, but not read again."""
+
+    def __init__(self, first: str, second: str) -> None:
+        super().__init__(first + second)
+
+
+def test_every_error_of_a_part_can_be_received() -> None:
+    for error in (OSError(28, "full", "/a"), ValueError("x"), VocabularyError.at("here", "wrong")):
+        received = pickle.loads(pickle.dumps(_as_message(error)))
+        assert type(received) is type(error)
+        assert received.__dict__ == error.__dict__
+        assert error.__notes__
+    received = pickle.loads(pickle.dumps(_as_message(Unreadable("a", "b"))))
+    assert isinstance(received, RuntimeError)
+    assert "Unreadable: ab" in str(received)
+
+
+def test_a_process_that_ends_in_a_message_is_lost() -> None:
+    own, other = Pipe()
+    os.write(other.fileno(), b"\0\0\0\x09half")
+    other.close()
+    with pytest.raises(PartLost):
+        _receive(own)
+    with pytest.raises(PartLost):
+        _send(own, 1)
+    own.close()
 
 
 def test_each_process_has_one_gpu() -> None:
