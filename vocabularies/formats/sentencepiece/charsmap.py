@@ -16,13 +16,20 @@ MAX_KEY = 64  # Bytes; 18 in the rules that SentencePiece comes with.
 def find_rewritten(charsmap: bytes, text: str) -> bool:
     """Return whether a rule would replace a part of a text."""
     data = text.encode()
-    return any(
-        find_replacement(charsmap, data[i : i + MAX_KEY]) is not None for i in range(len(data))
-    )
+    return any(_find_rule(charsmap, data[i : i + MAX_KEY]) is not None for i in range(len(data)))
 
 
 def find_replacement(charsmap: bytes, data: bytes) -> bytes | None:
     """Return the replacement of the shortest key with which the data begin; None without one."""
+    begin = _find_rule(charsmap, data)
+    if begin is None:
+        return None
+    end = charsmap.find(b"\0", begin)
+    return charsmap[begin : end if end >= 0 else len(charsmap)]
+
+
+def _find_rule(charsmap: bytes, data: bytes) -> int | None:
+    """Return the place of the replacement of the shortest key with which the data begin."""
     size = int.from_bytes(charsmap[:4], "little")
     num_units = min(size, len(charsmap) - 4) // 4
     if num_units <= 0:
@@ -39,9 +46,7 @@ def find_replacement(charsmap: bytes, data: bytes) -> bytes | None:
         if unit >> 8 & 1:
             if place >= num_units:
                 return None
-            begin = 4 + size + (_unit(charsmap, place) & (1 << 31) - 1)
-            end = charsmap.find(b"\0", begin)
-            return charsmap[begin : end if end >= 0 else len(charsmap)]
+            return 4 + size + (_unit(charsmap, place) & (1 << 31) - 1)
     return None
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from vocabularies.errors import Finding, VocabularyError
@@ -40,9 +41,8 @@ def write_by_own_rules(model: ModelFile) -> dict[str, Any]:
     Raises:
         VocabularyError: the model is invalid, or no tokenizer.json gives its ids.
     """
-    findings = [*_find_faults(model)]
-    if findings:
-        raise VocabularyError(findings[:MAX_FINDINGS])
+    if findings := [*islice(_find_faults(model), MAX_FINDINGS)]:
+        raise VocabularyError(findings)
     user_defined = sorted(model.texts(PieceType.USER_DEFINED), key=len, reverse=True)
     is_unigram = model.type == ModelType.UNIGRAM
     isolated = [] if is_unigram else user_defined
@@ -89,8 +89,8 @@ def refuse_long_pieces(model: ModelFile) -> None:
     Raises:
         VocabularyError: there are such pieces.
     """
-    if findings := [*_find_long(model)]:
-        raise VocabularyError(findings[:MAX_FINDINGS])
+    if findings := [*islice(_find_long(model), MAX_FINDINGS)]:
+        raise VocabularyError(findings)
 
 
 def _find_long(model: ModelFile) -> Iterator[Finding]:

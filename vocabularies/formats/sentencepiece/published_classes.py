@@ -19,7 +19,7 @@ from vocabularies.formats.sentencepiece.class_config import (
     AddedToken,
     ClassConfig,
 )
-from vocabularies.formats.sentencepiece.merges import Pair
+from vocabularies.formats.sentencepiece.merges import Pair, divide
 from vocabularies.formats.sentencepiece.model_file import ModelFile, ModelType, PieceType
 
 Step = dict[str, Any]
@@ -227,11 +227,10 @@ def _merges(model: ModelFile, entries: list[Entry]) -> list[Pair]:
     ids = {piece.text: i for i, piece in enumerate(model.pieces)}
     ids |= {entry.text: i for i, entry in enumerate(entries) if entry.text == "\t"}
     ranked: list[tuple[float, Pair]] = []
-    for text, score in dict(entries).items():
-        pairs = (Pair(text[:place], text[place:]) for place in range(1, len(text)))
-        found = [pair for pair in pairs if pair.left in ids and pair.right in ids]
+    scores = dict(entries)
+    for text, found in divide(scores, ids):
         found.sort(key=lambda pair: (ids[pair.left], ids[pair.right]))
-        ranked += [(score, pair) for pair in found]
+        ranked += [(scores[text], pair) for pair in found]
     ranked.sort(key=lambda entry: (-entry[0], -len(entry[1].left), -len(entry[1].right)))
     return [pair for _, pair in ranked]
 

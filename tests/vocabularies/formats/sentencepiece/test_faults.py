@@ -145,6 +145,24 @@ def test_a_fault_of_the_configuration_is_named(config: dict[str, Any], where):
     assert found == f"tokenizer_config.json: {where}"
 
 
+def test_a_model_that_would_take_too_long_or_too_much_memory_is_refused():
+    pieces = [piece("a" * size, -size) for size in range(1, 1001)]
+    for files in ({}, LLAMA):
+        [(where, message)] = findings(bpe(*pieces), **files)
+        assert where == "pieces"
+        assert "their merges have more than" in message
+    assert len(findings(bpe(piece("a") * 200))) == 100
+
+
+def test_a_user_defined_symbol_keeps_its_id_where_its_byte_is_a_piece():
+    pieces = [piece(f"<0x{byte:02X}>", kind=6) for byte in range(256)]
+    pieces += [piece("\t", kind=4), piece("a"), piece("\t\t", -1)]
+    vocabulary = read_vocabulary({"tokenizer.model": bpe(*pieces, trainer=field(35, 1))})
+    document = json.loads(vocabulary.model.tokenizer_json)["model"]
+    assert (document["vocab"]["\t"], document["vocab"]["<0x09>"]) == (257, 10)
+    assert document["merges"] == []
+
+
 def test_a_character_whose_byte_is_a_piece_is_merged_under_the_id_of_the_byte():
     pieces = [piece(f"<0x{byte:02X}>", kind=6) for byte in range(256)]
     model = bpe(*pieces, piece("a"), piece("\t\t", -1), trainer=field(35, 1))
