@@ -115,7 +115,9 @@ class SectionCache:
                     continue
                 if last is not None:
                     last.next = ref(section)
-            self._sections.move_to_end((scope, section.text))
+            key = scope, section.text
+            if key in self._sections:  # Else it was evicted while another request still uses it.
+                self._sections.move_to_end(key)
             found.append(section)
             begin, last = begin + len(section.text), section
         return found

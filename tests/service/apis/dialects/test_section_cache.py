@@ -189,8 +189,9 @@ def test_a_section_does_not_keep_the_next_one():
     assert cut(cache, first + second, DIGEST_SCOPE)[1] == 2
     section, following = cache.find(DIGEST_SCOPE, first + second)
     assert section.next() is following
-    del following
     del cache._sections[DIGEST_SCOPE, second]
+    assert cut(cache, first + second, DIGEST_SCOPE)[1] == 2  # This request still has it.
+    del following
     assert section.next() is None
     assert cut(cache, first + second, DIGEST_SCOPE)[1] == 1
 
