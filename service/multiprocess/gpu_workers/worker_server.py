@@ -267,7 +267,8 @@ class WorkerServer:
         vocabulary = self._find_vocabulary(message.values["digest"])
         ids, offsets = message.arrays
         skip_special_tokens = message.values["skip_special_tokens"]
-        data, places, errors = self._gpu.decode(vocabulary, ids, offsets, skip_special_tokens)
+        with self._limit_long(ids.nbytes):
+            data, places, errors = self._gpu.decode(vocabulary, ids, offsets, skip_special_tokens)
         return Message(ANSWER, {"errors": write_errors(errors)}, [data, places])
 
     def _encode_shared(self, message: Message, files: list[int]) -> Message:
