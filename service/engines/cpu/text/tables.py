@@ -31,7 +31,7 @@ FOLDED = 64
 WHOLE, AUTOMATON, GPT2, CL100K, O200K = range(5)  # Families of native/windows.hpp.
 LETTER_AND_BLANK = re.compile(rb"[A-Za-z] ")
 SEED_BITS = 64
-CACHE_BYTES = 6 << 20  # Of a thread: short pretokens in large pages, and ids.
+CACHE_BYTES = 10 << 20  # Of a thread: short pretokens and their further ids, in large pages.
 SHARED_CACHE_BYTES = 4 << 20  # Long pretokens; up to 18 MB where hardly any repeats.
 NO_PAGES = np.zeros(0, np.uint16)
 

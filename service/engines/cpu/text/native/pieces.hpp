@@ -362,7 +362,7 @@ class ShortCache {
         int32_t ids[MAX_KEY - MAX_INLINE];
     };
     LargeVector<Bucket> buckets_;
-    LargeVector<Further> further_;   // Most of its memory is never used.
+    LargeVector<Further> further_;
 };
 
 // Finds the ids of pretokens for one thread and one vocabulary.
