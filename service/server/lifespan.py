@@ -25,6 +25,7 @@ YOUNG, ALL = 1, 2  # Generations of the garbage collector.
 # with a request has 150 objects, so that of many connections nearly all objects must be old.
 GC_THRESHOLDS = (10_000, 1, 200)
 MAX_CONNECTIONS = 200  # With so many, collecting all generations takes 10 ms.
+MAX_COLLECT_S = 0.02  # All are not collected again after this time: a cache of chats may be large.
 Close = Callable[[], Awaitable[None]]
 
 
@@ -130,6 +131,7 @@ async def trim_memory(service: Service) -> None:
     hardly ever collects all generations by itself.
     """
     before = service.metrics.counts()["warptok_work_accepted_total"]
+    collect_s = 0.0  # Of the last collection of all generations.
     while True:
         await asyncio.sleep(GIVE_BACK_PERIOD_S)
         begin = perf_counter()
@@ -139,6 +141,11 @@ async def trim_memory(service: Service) -> None:
         if accepted != before:
             before = accepted
             connections = service.metrics.gauges.connections
-            is_quick = connections is None or connections()[0] <= MAX_CONNECTIONS
-            gc.collect(ALL if is_quick else YOUNG)
+            has_few = connections is None or connections()[0] <= MAX_CONNECTIONS
+            if has_few and collect_s <= MAX_COLLECT_S:
+                begin = perf_counter()
+                gc.collect(ALL)
+                collect_s = perf_counter() - begin
+            else:
+                gc.collect(YOUNG)
             await asyncio.to_thread(malloc.give_back)

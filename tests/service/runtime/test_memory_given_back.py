@@ -192,6 +192,24 @@ def test_free_memory_is_given_back_while_the_queue_is_never_empty(monkeypatch):
     run(scenario)
 
 
+def test_all_garbage_is_not_collected_again_after_a_collection_that_took_long(monkeypatch):
+    collected: list[int] = []
+    monkeypatch.setattr(lifespan, "GIVE_BACK_PERIOD_S", 0.01)
+    monkeypatch.setattr(lifespan, "MAX_COLLECT_S", 0.0)
+
+    async def scenario():
+        async with serving(FakeEngine()) as (client, state):
+            await until(lambda: state.preloaded)
+            monkeypatch.setattr(gc, "collect", collected.append)
+            for count in (1, 2):
+                body = {"vocabulary": "evo_bytes", "text": "AC"}
+                assert (await client.post("/v1/encode", json=body)).status_code == 200
+                await until(lambda count=count: len(collected) == count)
+
+    run(scenario)
+    assert collected == [lifespan.ALL, lifespan.YOUNG]
+
+
 def test_texts_that_refer_to_themselves_are_freed_after_work(monkeypatch, no_collector):
     monkeypatch.setattr(lifespan, "GIVE_BACK_PERIOD_S", 0.01)
 
