@@ -574,7 +574,7 @@ def test_a_wrong_option_is_named_as_it_was_given() -> None:
         ("STORE_DIR", str(ROOT / "README.md"), "/README.md: ", "0"),
         ("STORE_DIR", str(ROOT / "README.md"), "/README.md: ", "1"),
         ("API_KEYS_FILE", "/nowhere", "/nowhere: No such file or directory", "0"),
-        ("API_KEYS_FILE", str(ROOT / "README.md"), "README.md: no JSON: ", "1"),
+        ("API_KEYS_FILE", str(ROOT / "README.md"), "README.md: not JSON: ", "1"),
         ("HOST", "192.0.2.1", "Cannot assign requested address", "0"),
         ("HOST", "192.0.2.1", "Cannot assign requested address", "1"),
         ("GRPC_PORT", "taken", "another port: WARPTOK_GRPC_PORT", "0"),
