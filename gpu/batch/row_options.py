@@ -215,10 +215,8 @@ def row_errors(
         added = len(vocabulary.prefix) + len(vocabulary.suffix)
         adds = options.flags & constant("ROW_ADD_SPECIAL") != 0
         for row in np.flatnonzero(adds & (options.max_length < added)).tolist():
-            message = (
-                f"max_length is {options.max_length[row]}; begin and end tokens are {added} ids"
-            )
-            errors.setdefault(row, RowError("max_length_too_small", message))
+            error = RowError.of_max_length(int(options.max_length[row]), added)
+            errors.setdefault(row, error)
     return errors
 
 

@@ -58,6 +58,12 @@ class RowError:
     message: str
     where: str = ""
 
+    @staticmethod
+    def of_max_length(max_length: int, num_added: int) -> RowError:
+        """Return the error of a row that may have fewer ids than its begin and end tokens."""
+        message = f"max_length is {max_length}, less than the {num_added} begin and end tokens"
+        return RowError("max_length_too_small", message)
+
 
 class RowRefused(ValueError):
     """One row cannot be encoded or decoded; `error` says why."""

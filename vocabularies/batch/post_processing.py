@@ -135,8 +135,7 @@ def _total(sizes: Int64s, added: AddedIds) -> Int64s:
 def _too_small(content: Content, added: AddedIds, max_length: int | None) -> dict[int, RowError]:
     if max_length is None or max_length >= len(added):
         return {}
-    message = f"max_length is {max_length}, less than the {len(added)} begin and end tokens"
-    error = RowError("max_length_too_small", message)
+    error = RowError.of_max_length(max_length, len(added))
     rows = range(len(content.offsets) - 1)
     return {row: error for row in rows if row not in content.errors}
 

@@ -153,10 +153,7 @@ def _post_process(
     while options.max_length is not None and total(num_kept) > options.max_length:
         num_kept -= 1
         if num_kept < 0:
-            message = (
-                f"max_length is {options.max_length}, less than the {total(0)} begin and end tokens"
-            )
-            raise RowRefused(RowError("max_length_too_small", message))
+            raise RowRefused(RowError.of_max_length(options.max_length, total(0)))
     first = len(content) - num_kept if options.truncation_side == "left" else 0
     kept = content[first : first + num_kept]
     tokens = list(_pieces(kept, prefix, suffix, size))
