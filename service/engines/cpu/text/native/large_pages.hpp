@@ -9,7 +9,7 @@
 
 namespace text {
 
-// Allocates zeroed memory: of half a large page or more, in large pages.
+// Allocates zeroed memory, in large pages if it takes at least half of one.
 template <typename Element>
 struct LargePages {
     using value_type = Element;
@@ -32,7 +32,7 @@ struct LargePages {
     }
     void deallocate(Element* elements, size_t count) { munmap(elements, mapped_bytes(count)); }
 
-    // Leaves zeroed memory as it is: pages that nobody uses take no memory.
+    // Writes nothing, as the memory is zeroed: pages that are never written take no memory.
     void construct(Element*) {}
     template <typename... Values>
     void construct(Element* at, Values&&... values) { new (at) Element(values...); }
@@ -44,7 +44,7 @@ struct LargePages {
     }
 };
 
-// Numbers or plain structs; new ones are 0.
+// A vector of numbers or plain structs that never shrinks, so that elements without a value of their own are 0.
 template <typename Element>
 using LargeVector = std::vector<Element, LargePages<Element>>;
 

@@ -96,11 +96,11 @@ __attribute__((always_inline)) inline int32_t least_of(const Numbers& all) {
 }
 
 // The least of 16 numbers, while single ones change, in two vector registers.
-struct FewNumbers {
+struct LeastOf16 {
     static constexpr size_t SIZE = 2 * WIDTH;
     Numbers halves[2];
 
-    __attribute__((always_inline)) FewNumbers(const Numbers* numbers, size_t) : halves{numbers[0], numbers[1]} {}
+    __attribute__((always_inline)) LeastOf16(const Numbers* numbers, size_t) : halves{numbers[0], numbers[1]} {}
     __attribute__((always_inline)) void set(size_t place, int32_t number) {
         set_lane(halves[0], place, number);
         set_lane(halves[1], place - WIDTH, number);
@@ -112,13 +112,13 @@ struct FewNumbers {
 
 // The least of 128 numbers, while single ones change: the minima of groups of eight are in two vector registers.
 //
-// A group is read and written as a whole: the processor would wait to read it behind a write of one number.
-struct ManyNumbers {
+// A group is written as a whole: if one number were written, the processor would wait before it could read the group.
+struct LeastOf128 {
     static constexpr size_t SIZE = 2 * WIDTH * WIDTH;
     Numbers* groups;
     Numbers minima[2];
 
-    __attribute__((always_inline)) ManyNumbers(Numbers* numbers, size_t count) : groups(numbers) {
+    __attribute__((always_inline)) LeastOf128(Numbers* numbers, size_t count) : groups(numbers) {
         alignas(Numbers) int32_t least[2 * WIDTH];
         for (size_t group = 0; group < 2 * WIDTH; group++)
             least[group] = group * WIDTH < count ? least_of(groups[group]) : NO_NUMBER;
@@ -140,8 +140,8 @@ struct ManyNumbers {
 
 // Merges the bytes of a pretoken and writes the ids; returns the place behind them.
 //
-// Each symbol stays at the place of its first byte. The numbers are rank << 7 | place of each symbol and the next one,
-// so that the least one is the leftmost pair of the lowest rank.
+// Each symbol stays at the place of its first byte. A symbol's number is rank << 7 | place, with the rank of its pair
+// with the next symbol, so that the least number is that of the leftmost pair of the lowest rank.
 template <typename LeastNumbers>
 __attribute__((always_inline)) inline int32_t* merge_by(const PairRanks& pairs, const uint8_t* bytes, size_t size, const int32_t* ids, int32_t* out) {
     constexpr size_t SIZE = LeastNumbers::SIZE;
@@ -182,8 +182,8 @@ __attribute__((always_inline)) inline int32_t* merge_by(const PairRanks& pairs, 
 
 // Merges up to MAX_SHORT bytes.
 __attribute__((always_inline)) inline int32_t* merge_short_by(const PairRanks& pairs, const uint8_t* bytes, size_t size, const int32_t* ids, int32_t* out) {
-    return size <= FewNumbers::SIZE ? merge_by<FewNumbers>(pairs, bytes, size, ids, out)
-                                    : merge_by<ManyNumbers>(pairs, bytes, size, ids, out);
+    return size <= LeastOf16::SIZE ? merge_by<LeastOf16>(pairs, bytes, size, ids, out)
+                                   : merge_by<LeastOf128>(pairs, bytes, size, ids, out);
 }
 
 using MergeShort = int32_t* (*)(const PairRanks&, const uint8_t*, size_t, const int32_t*, int32_t*);
@@ -193,10 +193,13 @@ inline int32_t* merge_short(const PairRanks& pairs, const uint8_t* bytes, size_t
 }
 
 #if defined(__x86_64__)
-__attribute__((target("avx2,bmi,bmi2,lzcnt"))) inline int32_t* merge_short_avx2(const PairRanks& pairs, const uint8_t* bytes, size_t size, const int32_t* ids, int32_t* out) {
+__attribute__((target("avx2,bmi,bmi2"))) inline int32_t* merge_short_avx2(const PairRanks& pairs, const uint8_t* bytes, size_t size, const int32_t* ids, int32_t* out) {
     return merge_short_by(pairs, bytes, size, ids, out);
 }
-inline MergeShort choose_merge_short() { return __builtin_cpu_supports("avx2") ? merge_short_avx2 : merge_short; }
+inline MergeShort choose_merge_short() {
+    bool has_all = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+    return has_all ? merge_short_avx2 : merge_short;
+}
 #else
 inline MergeShort choose_merge_short() { return merge_short; }
 #endif

@@ -373,7 +373,8 @@ class PieceEncoder {
 
     explicit PieceEncoder(Model& model) : model_(model) {}
 
-    // Forgets pretokens of a text that was abandoned; long pretokens of the next one are, if it is not `needed`.
+    // Begins a text: forgets the pretokens of one that was abandoned. Merging a long pretoken asks whether the text is
+    // still `needed`, and throws Abandoned if it is not.
     void begin(StillNeeded* needed) {
         num_pending_ = num_long_ = num_later_ = 0;
         needed_ = needed;
