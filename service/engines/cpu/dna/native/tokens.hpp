@@ -220,7 +220,6 @@ class Pairs {
     bool may_follow_mixed(uint16_t left, uint16_t right) const {
         return left < 32 ? first_bits_[right] >> left & 1 : may_follow(left, right);
     }
-    size_t num_right() const { return num_right_; }
 
    private:
     // Swaps the upper right and the lower left half of a block of bits, then those of its quarters, and so on.

@@ -51,8 +51,6 @@ class PairRanks {
         }
     }
 
-    size_t num_bytes() const { return slots_.size() * 8 + of_bytes_.size() * 4; }
-
    private:
     static constexpr uint64_t EMPTY = ~uint64_t{0};
 
