@@ -246,7 +246,7 @@ def test_options_that_need_the_host_are_not_covered_with_a_reason(engine, memory
     ):
         with pytest.raises(NotCovered, match=why):
             engine.encode_shared(vocabulary, rows_of(memory, texts, **changes))
-    with pytest.raises(ValueError, match="room for: 4 bytes"):
+    with pytest.raises(ValueError, match="out is too small: 4 bytes"):
         engine.encode_shared(gpt2, rows_of(memory, ["some words"], out_bytes=4))
     for changes in ({"out_begin": -1}, {"out_bytes": 1 << 20}):
         with pytest.raises(IndexError):

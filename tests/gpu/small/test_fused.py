@@ -265,7 +265,7 @@ def test_a_small_stream_without_room_for_its_ids_is_refused(engine):
     pinned = engine.device.allocate_pinned(2 * num_ids).view(np.uint16)
     for out in (np.full(num_ids, 7, np.uint16), pinned):
         out[-1] = 7
-        with pytest.raises(ValueError, match=f"room for: {2 * num_ids - 2} bytes"):
+        with pytest.raises(ValueError, match=f"out is too small: {2 * num_ids - 2} bytes"):
             encode_stream(engine, load("gpt2"), batch.data, batch.offsets, out[:-1])
         assert out[-1] == 7
 
