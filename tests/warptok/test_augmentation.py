@@ -170,7 +170,7 @@ def test_wrong_changes_are_refused_before_anything_is_sent(tok):
                 make.encode_batch(TEXTS, augmentation=CHANGES, return_offsets="bytes")
             with pytest.raises(TypeError, match=r"encode_batch\(\[text\], augmentation="):
                 make.encode("ACGT", augmentation=CHANGES)
-    with pytest.raises(warptok.InvalidRequest, match="of text, not of sequences"):
+    with pytest.raises(warptok.InvalidRequest, match="not possible for a vocabulary of text"):
         warptok.load("gpt2", device="cpu").encode_batch(["a"], augmentation=CHANGES)
     with pytest.raises(warptok.InvalidRequest, match=r"ASCII letters \(row 1\)"):
         tok.encode_batch(["A", "é"], augmentation=CHANGES)

@@ -183,7 +183,7 @@ def test_refusals_are_typed_by_their_codes(server, client):
         client.decode([99999])
     with pytest.raises(warptok.InvalidRequest, match="no padding token"):
         client.encode_batch(["a"], padding="longest")
-    with pytest.raises(warptok.InvalidRequest, match="say padding_side= and pad_id="):
+    with pytest.raises(warptok.InvalidRequest, match="give padding_side= and pad_id="):
         client.encode_batch(["a"]).pad()
 
 
@@ -193,7 +193,7 @@ def test_arguments_are_checked_before_anything_is_sent():
         client.encode("a", max_lenght=1)
     with pytest.raises(TypeError, match="takes one text"):
         client.encode(["a"])
-    with pytest.raises(warptok.InvalidRequest, match="values for 2 texts"):
+    with pytest.raises(warptok.InvalidRequest, match="values, but there are 2 texts"):
         client.encode_batch(["a", "b"], max_length=[1])
     with pytest.raises(warptok.InvalidRequest, match="stride is 0"):
         client.windows("A", stride=0)

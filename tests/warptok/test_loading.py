@@ -200,7 +200,7 @@ def test_arguments_that_do_not_belong_to_the_source(tmp_path: Path):
         warptok.load(Tokenizer(models.BPE()), special_tokens={})
     with pytest.raises(warptok.InvalidRequest, match="not allowed for a folder"):
         warptok.load(tmp_path, special_tokens={})
-    with pytest.raises(warptok.InvalidRequest, match='it is "auto", "cpu", "cuda"'):
+    with pytest.raises(warptok.InvalidRequest, match='it must be "auto", "cpu", "cuda"'):
         warptok.load("gpt2", device="gpu")
 
 

@@ -254,7 +254,7 @@ def test_embedders_say_what_they_know() -> None:
 
 @pytest.mark.parametrize("source", [7, object()])
 def test_what_is_no_tokenizer_is_refused(source: Any) -> None:
-    with pytest.raises(TypeError, match="has no encode"):
+    with pytest.raises(TypeError, match="has no method encode"):
         discover(source)
 
 
