@@ -48,7 +48,7 @@ class ClassConfig:
         """The name of the class, without Fast; None if no file says it."""
         name = self.values.get("tokenizer_class")
         if name is not None and not isinstance(name, str):
-            raise VocabularyError.at(f"{CONFIG}: tokenizer_class", f"{name!r} is no text")
+            raise VocabularyError.at(f"{CONFIG}: tokenizer_class", f"{name!r} is not a text")
         return name and name.removesuffix("Fast")
 
     def flag(self, name: str, default: bool) -> bool:
@@ -70,7 +70,7 @@ class ClassConfig:
         """
         value = self.values.get(name, default)
         if type(value) is not int or not 0 <= value <= largest:
-            message = f"{value!r} is no number of 0..{largest}"
+            message = f"{value!r} is not a number of 0..{largest}"
             raise VocabularyError.at(f"{CONFIG}: {name}", message)
         return value
 
@@ -93,7 +93,7 @@ class ClassConfig:
         name = "additional_special_tokens"
         values = self.values.get(name) or []
         if not isinstance(values, list):
-            raise VocabularyError.at(f"{CONFIG}: {name}", "is no list")
+            raise VocabularyError.at(f"{CONFIG}: {name}", "is not a list")
         flags = self._listed_flags()
         return [_token(value, f"{CONFIG}: {name}[{i}]", flags) for i, value in enumerate(values)]
 
@@ -119,7 +119,7 @@ def read_class_config(files: Mapping[str, bytes]) -> ClassConfig:
             listed[_id(token_id, f"{ADDED}: {content}")] = token
     entries = values.get(LISTED) or {}
     if not isinstance(entries, dict):
-        raise VocabularyError.at(f"{CONFIG}: {LISTED}", "is no JSON object")
+        raise VocabularyError.at(f"{CONFIG}: {LISTED}", "is not a JSON object")
     for key, entry in entries.items():
         where = f"{CONFIG}: {LISTED}.{key}"
         token_id = _id(int(key) if key.isdecimal() and len(key) < 10 else key, where)
@@ -134,7 +134,7 @@ def _object(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
         findings = (Finding(f"{name}: {f.where}", f.message) for f in error.findings)
         raise VocabularyError(findings) from error
     if not isinstance(content, dict):
-        raise VocabularyError.at(name, "is no JSON object")
+        raise VocabularyError.at(name, "is not a JSON object")
     return content
 
 

@@ -119,7 +119,7 @@ def parse_model(data: bytes) -> ModelFile:
         if len(model.pieces) > MAX_TOKENS:
             raise VocabularyError.at("pieces", f"more than {MAX_TOKENS}")
     if not model.pieces:
-        raise VocabularyError.at("pieces", "there are none: this is no SentencePiece model")
+        raise VocabularyError.at("pieces", "has none, so this is not a SentencePiece model")
     return model
 
 
@@ -168,7 +168,7 @@ def _piece(content: bytes, begin: int, place: int) -> Piece:
             case 2 if part.wire_type == FOUR_BYTES:
                 (score,) = struct.unpack("<f", _message(part, "score", FOUR_BYTES)[0])
             case 2:
-                raise _damaged(part.begin, "a score is no float")
+                raise _damaged(part.begin, "a score is not a float")
             case 3:
                 kind = _integer(part, "type")
     if not text:
@@ -197,11 +197,11 @@ def _fields(data: bytes, origin: int) -> Iterator[Field]:
         elif wire_type in (EIGHT_BYTES, FOUR_BYTES):
             size = 8 if wire_type == EIGHT_BYTES else 4
         else:
-            raise _damaged(origin + place, f"{wire_type} is no type of a field")
+            raise _damaged(origin + place, f"{wire_type} is not a wire type")
         place = begin + size
         if place > len(data):
             raise _damaged(
-                origin + begin, f"{size} bytes follow, of which {len(data) - begin} are there"
+                origin + begin, f"a field has {size} bytes, but only {len(data) - begin} follow"
             )
         yield Field(number, wire_type, data[begin:place], origin + begin)
 
@@ -219,7 +219,7 @@ def _varint(data: bytes, place: int, origin: int) -> tuple[int, int]:
 def _message(part: Field, name: str, wire_type: int = BYTES) -> tuple[bytes, int]:
     """Return the bytes of a field, and their place in the file."""
     if part.wire_type != wire_type or not isinstance(part.value, bytes):
-        raise _damaged(part.begin, f"{name} has the type {part.wire_type} of a field")
+        raise _damaged(part.begin, f"{name} has the wire type {part.wire_type}")
     return part.value, part.begin
 
 
@@ -234,10 +234,10 @@ def _text(part: Field, name: str) -> str:
 def _integer(part: Field, name: str) -> int:
     """Return an int32, which is written as 64 bits if it is negative."""
     if not isinstance(part.value, int):
-        raise _damaged(part.begin, f"{name} is no number")
+        raise _damaged(part.begin, f"{name} is not a number")
     value = part.value & 0xFFFFFFFF
     return value - (1 << 32) if value >> 31 else value
 
 
 def _damaged(byte: int, message: str) -> VocabularyError:
-    return VocabularyError.at(f"byte {byte}", f"this is no SentencePiece model: {message}")
+    return VocabularyError.at(f"byte {byte}", f"is not a SentencePiece model: {message}")

@@ -97,21 +97,23 @@ def _find_long(model: ModelFile) -> Iterator[Finding]:
     lengths = [len(piece.text) for piece in model.pieces]
     for i, length in enumerate(lengths):
         if length > MAX_LENGTH:
-            yield Finding(f"pieces[{i}]", f"{length} characters; at most {MAX_LENGTH} are read")
+            yield Finding(f"pieces[{i}]", f"has {length} characters; at most {MAX_LENGTH} are read")
     if sum(lengths) > MAX_CHARACTERS:
-        yield Finding("pieces", f"{sum(lengths)} characters; at most {MAX_CHARACTERS} are read")
+        yield Finding(
+            "pieces", f"have {sum(lengths)} characters; at most {MAX_CHARACTERS} are read"
+        )
     num_defined = sum(map(len, model.texts(PieceType.USER_DEFINED)))
     if num_defined > MAX_USER_DEFINED:
-        message = f"{num_defined} characters of user-defined symbols; at most {MAX_USER_DEFINED}"
-        yield Finding("pieces", f"{message} are read")
+        message = f"user-defined symbols have {num_defined} characters"
+        yield Finding("pieces", f"{message}; at most {MAX_USER_DEFINED} are read")
 
 
 def _find_faults(model: ModelFile) -> Iterator[Finding]:
     find_unknown_id(model)
     if model.type not in (ModelType.UNIGRAM, ModelType.BPE, ModelType.CHAR):
-        message = "is not read: unigram, bpe and char are"
+        message = "only unigram, bpe and char are read"
         name = ModelType(model.type).name.lower() if model.type in [*ModelType] else model.type
-        yield Finding("trainer_spec.model_type", f"{name} {message}")
+        yield Finding("trainer_spec.model_type", f"is {name}; {message}")
     if model.whitespace_is_suffix:
         message = "a space behind its word is not read; only one in front of it is"
         yield Finding("trainer_spec.treat_whitespace_as_suffix", message)
@@ -122,7 +124,7 @@ def _find_faults(model: ModelFile) -> Iterator[Finding]:
     seen: dict[str, int] = {}
     for i, piece in enumerate(model.pieces):
         if (before := seen.setdefault(piece.text, i)) != i:
-            yield Finding(f"pieces[{i}]", f"{piece.text!r} stands at pieces[{before}] too")
+            yield Finding(f"pieces[{i}]", f"{piece.text!r} is also pieces[{before}]")
         if piece.type == PieceType.NORMAL and " " in piece.text:
             yield Finding(f"pieces[{i}]", f"{piece.text!r} has a space, which never matches")
         if piece.type == PieceType.USER_DEFINED and (

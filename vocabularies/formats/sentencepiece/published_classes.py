@@ -73,7 +73,9 @@ def write_for_class(model: ModelFile, config: ClassConfig) -> dict[str, Any]:
     assert config.name is not None, "the reader looks for it"
     rules = CLASSES.get(config.name)
     if rules is None:
-        message = f"{config.name} is none of {', '.join(CLASSES)}; convert it to a tokenizer.json"
+        message = (
+            f"{config.name} is not one of {', '.join(CLASSES)}; convert it to a tokenizer.json"
+        )
         raise VocabularyError.at(f"{CONFIG}: tokenizer_class", message)
     if model.type not in (ModelType.UNIGRAM, ModelType.BPE):
         raise VocabularyError.at("trainer_spec.model_type", "a class needs unigram or bpe")
@@ -202,7 +204,7 @@ def _unigram(model: ModelFile, rules: TokenizerClass, entries: list[Entry]) -> S
 
 def _trainer_unknown_id(model: ModelFile) -> int:
     if not 0 <= model.unk_id < len(model.pieces):
-        message = f"{model.unk_id} is no id of 0..{len(model.pieces) - 1}"
+        message = f"{model.unk_id} is not an id of 0..{len(model.pieces) - 1}"
         raise VocabularyError.at("trainer_spec.unk_id", message)
     return model.unk_id
 
