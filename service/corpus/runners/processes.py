@@ -149,14 +149,14 @@ class ProcessRunner:
         return [done[number] for number in range(num_parts)]
 
 
-def _send(connection: Connection, part: int) -> None:
-    """Send a process the number of its next part.
+def _send(connection: Connection, message: RemoteJob | int) -> None:
+    """Send a process the job, or the number of its next part.
 
     Raises:
         PartLost: the process has ended.
     """
     try:
-        connection.send(part)
+        connection.send(message)
     except OSError as error:
         raise PartLost(LOST) from error
 
@@ -185,10 +185,13 @@ def _started(count: int, remote: RemoteJob, num_gpus: int) -> Iterator[list[Conn
             own, other = context.Pipe()
             connections.append(own)
             with other:
-                arguments = (other, remote, number, num_gpus, os.getpid())
+                arguments = (other, number, num_gpus, os.getpid())
                 process = context.Process(target=_run_parts, args=arguments)
                 process.start()
                 processes.append(process)
+        for connection in connections:
+            # As an argument of the process, it would block for ever if the process ended now.
+            _send(connection, remote)
         yield connections
     finally:
         for connection in connections:
@@ -211,16 +214,15 @@ def choose_gpu(visible: str, number: int, num_gpus: int) -> str:
     return names[number % num_gpus].strip()
 
 
-def _run_parts(
-    connection: Connection, remote: RemoteJob, number: int, num_gpus: int, parent: int
-) -> None:
+def _run_parts(connection: Connection, number: int, num_gpus: int, parent: int) -> None:
     """Run parts until the parent names no other one; called in a process that was started here."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent ends all processes.
     threading.Thread(target=_end_with_parent, args=(parent,), daemon=True).start()
     if num_gpus:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         os.environ["CUDA_VISIBLE_DEVICES"] = choose_gpu(visible, number, num_gpus)
-    with contextlib.suppress(EOFError, ConnectionError):  # The parent has closed the connection.
+    with contextlib.suppress(EOFError, OSError):  # The parent has closed the connection.
+        remote = connection.recv()
         while True:
             part = connection.recv()
             try:

@@ -164,6 +164,8 @@ class _ParallelDigest:
 
     def hexdigest(self) -> str:
         """Return the digest; no update may follow."""
+        if self._update is not None:
+            self._update.result()
         self.close()
         return self._digest.hexdigest()
 

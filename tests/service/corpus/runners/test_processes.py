@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,20 @@ def test_a_part_that_fails_stops_the_others(job: Job, tmp_path: Path) -> None:
     damaged.write_bytes(content)
     run_job(job, VOCABULARY, tmp_path / "two", runner)
     assert (tmp_path / "two" / "manifest.json").exists()
+
+
+def end_at_once(connection: Connection, *_: object) -> None:
+    """Take the place of a process that is killed before it has received the job."""
+    connection.close()
+
+
+@pytest.mark.slow
+def test_a_process_that_ends_before_it_has_the_job_is_lost(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "_run_parts", end_at_once)
+    with pytest.raises(PartLost):
+        run_job(job, VOCABULARY, tmp_path / "two", ProcessRunner(2, "cpu", 2, Progress(1, None)))
 
 
 def start(folder: Path, out: str, *options: str) -> subprocess.Popen[str]:
