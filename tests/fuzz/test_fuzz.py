@@ -57,7 +57,7 @@ PROBLEM = {b"content-type": b"application/problem+json"}
     [
         (GET, Answer(500, {}, b"{}"), "", "500"),
         (GET, Answer(200, {}, b'{"errors":[{"code":"engine_failed"}]}'), "", "engine failed"),
-        (GET, Answer(404, PROBLEM, b"no"), "", "no JSON"),
+        (GET, Answer(404, PROBLEM, b"no"), "", "not JSON"),
         (GET, Answer(404, PROBLEM, b"{}"), "", "another shape"),
         (INFER, Answer(404, PROBLEM, b'{"error":"x"}'), "", "another shape"),
         (GET, Answer(200, {}, b"{}"), f"a line with {CANARY}", "input is in the log"),

@@ -22,6 +22,7 @@ OTHERS = {
     "training/genetic_bpe_motifs.md",
     "service/dashboard.json",
     "engine/stages.json",
+    "engine/stages_h200.json",
     "papers/cpu.json",
     "papers/h200.json",
 }

@@ -169,7 +169,9 @@ def test_what_cannot_be_learnt_is_refused(fasta: Path, tmp_path: Path, capsys: C
     assert "--format" in refusal(capsys, "train", "-o", tmp_path / "x", fasta)
     assert "vocabulary_size: 3 ids" in refusal(capsys, "train", "-o", other, "--size", "3", fasta)
     text.write_text("ACG\nAXG\n")
-    assert f"{text}: line 2: 'X'" in refusal(capsys, "train", "-o", other, "--motifs", text, fasta)
+    assert f"{text}: line 2: has 'X'" in refusal(
+        capsys, "train", "-o", other, "--motifs", text, fasta
+    )
     text.write_text(">m0\n0.5\n")
     wrong = refusal(capsys, "train", "-o", other, "--confidence", text, fasta)
     assert f"{text}: line 2: 1 records for 40" in wrong or "1 numbers for the 30" in wrong

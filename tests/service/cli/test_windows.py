@@ -80,14 +80,17 @@ def test_a_refused_sequence_is_named(capfdbinary: Capture, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--junction", "prepend"], "--junction: only a circular sequence"),
+        (
+            ["--junction", "prepend"],
+            "--junction: must not be given, because the sequence is not circular",
+        ),
         (["--channel", "levels.tsv"], "--channel is only allowed together with --json"),
         (["--channel-name", "levels"], "--channel-name is only allowed together with --channel"),
         (["--json", "--channel", "levels.tsv", "--channel-name", "start"], "another field"),
         (["--json", "--channel", "levels.tsv"], "levels.tsv: line 2: there is no sequence"),
         (
             ["--json", "--channel", "beyond.tsv"],
-            "beyond.tsv: line 1: the position is beyond the 28",
+            "beyond.tsv: line 1: the position is after the 28",
         ),
         (["--json", "--channel", "broken.tsv"], "broken.tsv: line 1: the value"),
     ],

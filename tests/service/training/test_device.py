@@ -91,7 +91,7 @@ def test_the_processor_learns_small_corpora_and_all_by_option(device):
             TrainingOptions(20),
             0.01,
             OutOfMemory,
-            "there are 10,485",
+            "the GPU has 10,485",
             "passed",
         ),
         (
@@ -99,7 +99,7 @@ def test_the_processor_learns_small_corpora_and_all_by_option(device):
             TrainingOptions(70_000),
             1.0,
             VocabularyError,
-            "70000; on a GPU",
+            "is 70000; a GPU can train",
             "passed",
         ),
     ],

@@ -225,7 +225,7 @@ def test_published_vocabularies_are_encoded_in_cpp():
 @pytest.mark.parametrize(
     ("vocabulary", "why"),
     [
-        (load("gpt2"), "no BPE over letters"),
+        (load("gpt2"), "not BPE over letters"),
         (vocabulary_of("Aé", [("A", "é")]), "not ASCII"),
         (
             replace(
