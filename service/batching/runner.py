@@ -50,7 +50,6 @@ from vocabularies.batch.batch import Batch, Encoded, EncodeOptions
 
 MAX_INLINE_S = 0.002  # The longest expected time of a batch that runs on the loop.
 GPU_LONG_AT_ONCE = 2  # The device computes the next batch while the ids of the last are copied.
-WORKER_LONG_AT_ONCE = 4  # Half of them are on their way to the GPU's worker and back.
 ISOLATED_AT_ONCE = 4  # They run in other processes; the threads only wait.
 MAX_MEASURED = 4_096  # Vocabularies and operations; the least recently measured are forgotten.
 MAX_GROWTH = (
@@ -186,7 +185,7 @@ class LocalRunner:
         num_devices = len(status.up)
         if num_devices < 2:
             return
-        self.short_at_once, self.long_at_once = num_devices, WORKER_LONG_AT_ONCE * num_devices
+        self.short_at_once, self.long_at_once = num_devices, GPU_LONG_AT_ONCE * num_devices
         if status.crossover_bytes is not None:
             self._inline_batch_bytes = min(self._inline_batch_bytes, status.crossover_bytes - 1)
         threads = self._short_threads, self._long_threads

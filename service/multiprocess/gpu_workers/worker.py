@@ -60,7 +60,7 @@ def main(argument: str, open_gpu: OpenOwnGpu) -> int:
         connection.send(make_error_message(error))
         return 1
     connection.send(Message(ANSWER, {"device": gpu.opened.device}))
-    server = WorkerServer(gpu, memory, settings.long_request_bytes)
+    server = WorkerServer(gpu, memory)
     _accept(connection, server)
     server.wait_until_idle()
     gpu.opened.gpu.close()

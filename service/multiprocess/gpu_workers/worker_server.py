@@ -6,7 +6,6 @@ import logging
 import os
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -15,7 +14,6 @@ from numpy.typing import NDArray
 
 from gpu.errors import DeviceLost, NotCovered, find_lost_context
 from gpu.runtime.device import Device
-from service.batching.runner import GPU_LONG_AT_ONCE
 from service.engines.base import DeviceMemory
 from service.engines.hybrid.residency import OpenedGpu
 from service.multiprocess.gpu_workers.connection import Connection
@@ -56,16 +54,12 @@ class PlacedAnswer(NamedTuple):
 class WorkerServer:
     """Answers calls; it is thread-safe.
 
-    The parent sends more long batches than the GPU computes at once, so that the GPU need not wait
-    for the next one to come.
-
     Args:
         gpu: the GPU.
         memory: the memory of the parent.
-        long_bytes: batches of more bytes are long.
     """
 
-    def __init__(self, gpu: OwnGpu, memory: ParentMemory, long_bytes: int) -> None:
+    def __init__(self, gpu: OwnGpu, memory: ParentMemory) -> None:
         self._gpu = gpu.opened.gpu
         self._device = gpu.device
         self._memory = memory
@@ -76,8 +70,6 @@ class WorkerServer:
         self._residents: list[str] = []
         self._version = 0
         self._lock = threading.Lock()
-        self._long_bytes = long_bytes
-        self._computing_long = threading.Semaphore(GPU_LONG_AT_ONCE)
         self._num_running = 0
         self._has_ended = threading.Condition(self._lock)
         self._calls: dict[str, Callable[[Message, list[int]], Message]] = {
@@ -218,10 +210,6 @@ class WorkerServer:
             raise NotCovered("the vocabulary is no longer on the GPU")
         return vocabulary
 
-    def _limit_long(self, num_bytes: int) -> AbstractContextManager[object]:
-        """Return the context in which a batch is computed; long ones wait for each other in it."""
-        return self._computing_long if num_bytes > self._long_bytes else nullcontext()
-
     # Calls.
 
     def _load(self, message: Message, files: list[int]) -> Message:
@@ -253,22 +241,17 @@ class WorkerServer:
         return vocabulary, batch
 
     def _encode(self, message: Message, files: list[int]) -> Message:
-        vocabulary, batch = self._read_batch(message)
-        with self._limit_long(batch.size):
-            return make_encoded_message(self._gpu.encode(vocabulary, batch))
+        return make_encoded_message(self._gpu.encode(*self._read_batch(message)))
 
     def _count(self, message: Message, files: list[int]) -> Message:
-        vocabulary, batch = self._read_batch(message)
-        with self._limit_long(batch.size):
-            counts, errors = self._gpu.count(vocabulary, batch)
+        counts, errors = self._gpu.count(*self._read_batch(message))
         return Message(ANSWER, {"errors": write_errors(errors)}, [counts])
 
     def _decode(self, message: Message, files: list[int]) -> Message:
         vocabulary = self._find_vocabulary(message.values["digest"])
         ids, offsets = message.arrays
         skip_special_tokens = message.values["skip_special_tokens"]
-        with self._limit_long(ids.nbytes):
-            data, places, errors = self._gpu.decode(vocabulary, ids, offsets, skip_special_tokens)
+        data, places, errors = self._gpu.decode(vocabulary, ids, offsets, skip_special_tokens)
         return Message(ANSWER, {"errors": write_errors(errors)}, [data, places])
 
     def _encode_shared(self, message: Message, files: list[int]) -> Message:
@@ -285,8 +268,7 @@ class WorkerServer:
             values["id_bytes"],
             make_options(*values["options"]),
         )
-        with self._limit_long(text_bytes):
-            return Message(ANSWER, {}, [self._gpu.encode_shared(vocabulary, rows)])
+        return Message(ANSWER, {}, [self._gpu.encode_shared(vocabulary, rows)])
 
     def _find_region(self, number: int) -> SharedMemory:
         region = self._regions.get(number)

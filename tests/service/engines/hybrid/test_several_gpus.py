@@ -437,8 +437,8 @@ def test_the_service_lists_the_devices_and_answers_while_one_fails_under_load():
         async with serving(engine, preload="gpt2") as (client, state):
             await until(lambda: state.preloaded)
             runner = state.batcher.runner
-            assert (runner.short_at_once, runner.long_at_once) == (2, 8)
-            assert state.batcher.short_lane.at_once == 2 and state.batcher.long_lane.at_once == 8
+            assert (runner.short_at_once, runner.long_at_once) == (2, 4)
+            assert state.batcher.short_lane.at_once == 2 and state.batcher.long_lane.at_once == 4
             body = {"vocabulary": "gpt2", "texts": LARGE}
             expected = CPU.encode(load("gpt2"), Batch(LARGE)).ids.tolist()
             for place in range(12):
