@@ -40,7 +40,7 @@ from vocabularies.model.vocabulary import Vocabulary
 LOST = "a process of the job has ended before its part; run the same command again to continue"
 POLL_S = 0.2
 THREADS_A_PROCESS = 4
-BYTES_A_PROCESS = 8 << 30
+BYTES_A_PROCESS = 4 << 30
 """Fewer bytes of files are done before another process has opened a GPU."""
 
 
