@@ -107,7 +107,7 @@ def test_ids_stay_on_the_gpu(on_gpu):
     assert (batch.ids.dtype, batch.digest, len(batch)) == (np.uint8, tok.digest, 3)
     assert repr(batch) == "<warptok.DeviceBatch: 3 rows, 30 ids uint8>"
     assert right.engine == "gpu"
-    with pytest.raises(warptok.InvalidRequest, match="no begin and end tokens"):
+    with pytest.raises(warptok.InvalidRequest, match="cannot be put around ids in GPU memory"):
         tok.encode_to_device(SEQUENCES)
     with pytest.raises(warptok.RowRefused, match="not_utf8"):
         tok.encode_to_device([b"\xff"], add_special_tokens=False)
