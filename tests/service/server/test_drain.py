@@ -7,6 +7,7 @@ import contextlib
 import json
 import random
 import signal
+import socket
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -17,8 +18,11 @@ import httpx
 import numpy as np
 import pytest
 
+from service.core.settings import Settings
 from service.http.connection.protocol import LINGER_S
 from service.protos import warptok_pb2 as pb
+from service.server import uvicorn_server
+from service.server.app import create_app
 from tests.support.certificates import make_certificate
 from tests.support.server_process import (
     AT_ONCE_S,
@@ -144,17 +148,22 @@ async def slow_unix_client(server: Server, tally: Tally) -> None:
     await raw_client(server, tally, pause_s=0.8, connect=connect_to_unix_socket)
 
 
+def encode_call(channel: grpc.aio.Channel) -> grpc.aio.UnaryUnaryMultiCallable:
+    """Return the callable of the method Encode on a channel."""
+    return channel.unary_unary(
+        METHOD,
+        request_serializer=pb.EncodeRequest.SerializeToString,
+        response_deserializer=pb.EncodeResponse.FromString,
+    )
+
+
 async def grpc_client(server: Server, tally: Tally) -> None:
     """Make four calls at a time on one channel."""
     address = server.log.read_text().split("gRPC on ")[1].split()[0].rstrip(",")
     request = pb.EncodeRequest(vocabulary="gpt2", text=b"Hello, world!")
     options = [("grpc.use_local_subchannel_pool", 1)]
     async with grpc.aio.insecure_channel(address, options=options) as channel:
-        call = channel.unary_unary(
-            METHOD,
-            request_serializer=pb.EncodeRequest.SerializeToString,
-            response_deserializer=pb.EncodeResponse.FromString,
-        )
+        call = encode_call(channel)
 
         async def make_calls() -> None:
             while True:
@@ -215,6 +224,32 @@ def test_sigterm_under_load_fails_no_request(tmp_path, front_ends, clients):
     with server_process(tmp_path, settings, expect_exit=False) as server:
         tally = run(lambda: stop_under_load(server, *clients))
     assert tally.failures == []
+
+
+def test_a_call_that_the_drain_holds_is_answered(monkeypatch):
+    monkeypatch.setattr("service.apis.grpc.server.HOLD_S", 0.4)  # uvicorn's shutdown takes 0.1 s.
+
+    async def scenario() -> pb.EncodeResponse:
+        settings = Settings(preload="gpn", engine="cpu", grpc_port=0, metrics_port=0)
+        server = uvicorn_server.Server((app := create_app(settings)).asgi, settings, app)
+        server.config.load()
+        server.lifespan = server.config.lifespan_class(server.config)
+        with socket.create_server(("127.0.0.1", 0)) as port:
+            await server.startup([port])
+            assert server.grpc is not None
+            async with grpc.aio.insecure_channel(f"127.0.0.1:{server.grpc.port}") as channel:
+                call, request = (
+                    encode_call(channel),
+                    pb.EncodeRequest(vocabulary="gpn", text=b"ACGT"),
+                )
+                await call(request)
+                stopping = asyncio.create_task(server.shutdown([port]))
+                await asyncio.sleep(0.1)
+                answer = await call(request)
+            await stopping
+        return answer
+
+    assert len(run(scenario).ids) == 4 * 4
 
 
 @pytest.mark.slow
