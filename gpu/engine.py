@@ -185,7 +185,7 @@ class GpuEngine:
         self.resources.residents.unload(digest)
 
     def is_resident(self, digest: str) -> bool:
-        """Whether a vocabulary is on the device now."""
+        """Return whether a vocabulary is on the device now."""
         return digest in self.resources.residents
 
     def host_memory(self, num_bytes: int) -> NDArray[np.uint8] | None:

@@ -100,7 +100,7 @@ class RowOptions:
         return replace(options, flags=plain, max_length=None, framed=False, is_default=False)
 
     def adds(self, row: int) -> bool:
-        """Whether a row gets begin and end tokens."""
+        """Return whether a row gets begin and end tokens."""
         adds = self.is_default or bool(self.flags[row] & constant("ROW_ADD_SPECIAL"))
         return self.framed and adds
 

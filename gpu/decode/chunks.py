@@ -176,7 +176,7 @@ def decode_in_chunks(
 
 
 def _shares_letters(resident: Resident) -> bool:
-    """Whether the bytes of an id may depend on the id before it."""
+    """Return whether the bytes of an id may depend on the id before it."""
     return "decode_kmers" in resident.family.decode
 
 

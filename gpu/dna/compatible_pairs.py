@@ -129,7 +129,7 @@ def pairs_by_trial(letters: Sequence[Sequence[int]], rules: BpeRules) -> Pairs:
 
 
 def _stays_apart(left: Sequence[int], right: Sequence[int], rules: BpeRules) -> bool:
-    """Whether the letters of two tokens encode to these two tokens."""
+    """Return whether the letters of two tokens encode to these two tokens."""
     symbols = [Symbol(letter, place, place + 1) for place, letter in enumerate((*left, *right))]
     merged = merge(symbols, rules)
     return len(merged) == 2 and merged[0].end == len(left)

@@ -109,7 +109,7 @@ class LastTokens:
         return found
 
     def follows(self, before: UInt16s, after: UInt16s) -> Bools:
-        """Whether tokens may follow given tokens, or begin a text where these are NO_TOKEN."""
+        """Return whether tokens may follow others, or begin a text where these are NO_TOKEN."""
         return _bits_at(self.bits, self.left[before], self.right[after])
 
     def of(self, texts: Int64s, letters: int) -> Bools:
@@ -131,7 +131,7 @@ class LastTokens:
         return found
 
     def _may_follow(self, before: Int64s, letters: int, token: UInt16s) -> Bools:
-        """Whether tokens may be the last ones after texts that end with these letters."""
+        """Return whether tokens may be the last ones after texts that end with these letters."""
         if letters == 0:
             return np.ones(len(before), np.bool_)
         if letters > self.deep:

@@ -44,7 +44,7 @@ class Steps:
 
     @property
     def maps(self) -> bool:
-        """Whether any letter is replaced by another one."""
+        """Whether a letter is replaced by another letter."""
         return self.letters != bytes(range(256))
 
     def uncovered(self) -> NDArray[np.uint32]:

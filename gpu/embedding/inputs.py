@@ -132,7 +132,7 @@ def _to_numpy(array: Any) -> Any:
 
 
 def _is_sequence(value: Any) -> bool:
-    """Whether a value is a sequence of letters, and not an array of offsets."""
+    """Return whether a value is a sequence of letters, and not an array of offsets."""
     return isinstance(value, str | bytes | bytearray) or (
         isinstance(value, memoryview) and value.format == "B"
     )

@@ -305,7 +305,7 @@ class EmbeddingLayer:
                 _log.warning("%s; going on with %s", plan.reason, routes[0].path)
 
     def _may_fuse(self, plan: MicroBatchPlan) -> bool:
-        """Whether one kernel can look up and embed these rows, and the current stream is idle.
+        """Return whether one kernel can look up and embed rows, and the current stream is idle.
 
         On a busy stream the fused kernel, for which the caller waits, would wait for other work.
         """

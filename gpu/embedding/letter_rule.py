@@ -59,7 +59,7 @@ class RunRule:
         return max(self.unknown_id, int(singles.max(initial=0)))
 
     def knows(self, data: NDArray[np.uint8]) -> bool:
-        """Whether the rule gives the ids of these letters."""
+        """Return whether the rule gives the ids of these letters."""
         return bool((self.classes[data] != UNKNOWN_TO_RULES).all())
 
 

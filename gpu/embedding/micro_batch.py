@@ -141,6 +141,6 @@ class MicroBatchPlan:
 
 
 def is_too_large(error: RuntimeError) -> bool:
-    """Whether an error means that a micro-batch is too large for the embedder."""
+    """Return whether an error means that a micro-batch is too large for the embedder."""
     message = str(error).lower()
     return any(words in message for words in TOO_LARGE)

@@ -42,7 +42,7 @@ def record_event(device: torch.device) -> Any:
 
 
 def is_pinned(data: Bytes) -> bool:
-    """Whether the device can read an array directly."""
+    """Return whether the device can read an array directly."""
     return data.flags.writeable and data.flags.c_contiguous and torch.from_numpy(data).is_pinned()
 
 

@@ -95,7 +95,7 @@ def choose_embedder(embed_tokens: Any, device: torch.device) -> ChosenEmbedder:
 
 
 def takes_rows_only(embedding: torch.nn.Embedding, device: torch.device) -> bool:
-    """Whether an embedding on a device only selects rows, in a layout that kernels can read."""
+    """Return whether an embedding only selects rows, in a layout that the kernel can read."""
     weight = embedding.weight
     if embedding.max_norm is not None or _has_hooks(embedding):
         return False
@@ -109,7 +109,7 @@ def takes_rows_only(embedding: torch.nn.Embedding, device: torch.device) -> bool
 
 
 def _has_hooks(embedding: torch.nn.Embedding) -> bool:
-    """Whether calling the embedding also runs hooks, or a `forward` that replaces its own.
+    """Return whether calling the embedding also runs hooks, or a `forward` that replaces its own.
 
     The library accelerate replaces `forward`, for example.
     """

@@ -207,7 +207,7 @@ def _copy_without_padding(tokenizer: Any) -> Any:
 
 
 def _takes_special_tokens(encode: Callable[..., Any]) -> bool:
-    """Whether a function has the parameter `add_special_tokens`."""
+    """Return whether a function has the parameter `add_special_tokens`."""
     try:
         return "add_special_tokens" in inspect.signature(encode).parameters
     except ValueError:  # Some functions of extensions have no signature.

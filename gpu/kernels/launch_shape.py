@@ -39,7 +39,7 @@ class DeviceLimits:
         return self.capability[0] >= WITH_DEPENDENT
 
     def runs(self, kernel: str) -> bool:
-        """Whether the device can run a kernel of the catalog."""
+        """Return whether the device can run a kernel of the catalog."""
         return launch_shape(KERNELS[kernel], self) is not None
 
 

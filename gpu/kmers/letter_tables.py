@@ -182,7 +182,7 @@ def _characters(vocabulary: Vocabulary, table: CharacterTable) -> LetterTables:
 
 
 def _has_wide_ids(vocabulary: Vocabulary, table: CharacterTable, unknown: int) -> bool:
-    """Whether any character that is not ASCII has an id of its own."""
+    """Return whether any character that is not ASCII has an id of its own."""
     if not isinstance(vocabulary.model, Bpe):
         return bool((table.ids[ASCII:] != unknown).any())
     special = {token.id for token in vocabulary.special_tokens}

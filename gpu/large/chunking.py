@@ -54,7 +54,7 @@ class Chunk:
 
 
 def may_cut_rows(vocabulary: Vocabulary) -> bool:
-    """Whether rows may be split between a letter and a blank.
+    """Return whether rows may be split between a letter and a blank.
 
     The two must never be in one pretoken or special token. Normalizers other than NFC may treat the
     beginning of a chunk as that of a text.

@@ -82,7 +82,7 @@ class WorkspacePool:
         return (4 if chunk_bytes > LARGE_BYTES else 2) * device_bytes(largest) <= self.cap_bytes
 
     def is_small(self, num_bytes: int, num_rows: int) -> bool:
-        """Whether the workspace of a batch has pinned memory for the answer."""
+        """Return whether the workspace of a batch has pinned memory for the answer."""
         return num_bytes <= SMALL_BYTES and num_rows * BYTES_A_ROW <= SMALL_BYTES
 
     def _shelf(self, num_bytes: int, num_rows: int, layout: str) -> _Shelf:

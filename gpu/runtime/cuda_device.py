@@ -116,7 +116,7 @@ class CudaDevice:
         del self._page_locked[memory.ctypes.data]
 
     def is_pinned(self, memory: Bytes) -> bool:
-        """Whether an array is contiguous and in pinned memory, whichever library pinned it."""
+        """Return whether an array is contiguous and in memory that any library pinned."""
         if not memory.flags.c_contiguous:
             return False
         first, num_bytes = address_of(memory), max(1, memory.nbytes)
@@ -127,7 +127,7 @@ class CudaDevice:
             return all(self._runtime.pointerGetAttributes(end).type == PINNED for end in ends)
 
     def has_memory(self, address: int) -> bool:
-        """Whether memory belongs to this device, not to another device of the process."""
+        """Return whether memory belongs to this device, not to another device of the process."""
         if self._num_devices == 1:
             return True
         with self._current():

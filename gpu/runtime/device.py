@@ -91,7 +91,7 @@ class Device(Protocol):
     """Memory and streams of one device."""
 
     def runs(self, kernel: str) -> bool:
-        """Whether the device can run a kernel of `catalog.KERNELS`."""
+        """Return whether the device can run a kernel of `catalog.KERNELS`."""
 
     def prepare(self, modules: Iterable[str]) -> None:
         """Compile kernels now, not at their first launches; modules are `catalog.SOURCES`'.
@@ -125,10 +125,10 @@ class Device(Protocol):
         """Free pinned host memory."""
 
     def is_pinned(self, memory: Bytes) -> bool:
-        """Whether an array is contiguous and in pinned memory, whichever library pinned it."""
+        """Return whether an array is contiguous and in memory that any library pinned."""
 
     def has_memory(self, address: int) -> bool:
-        """Whether memory belongs to this device instead of another device of the process."""
+        """Return whether memory belongs to this device instead of another device of the process."""
 
     def pin(self, address: int, num_bytes: int) -> None:
         """Page-lock allocated host memory; the device accesses it at its address.

@@ -88,7 +88,7 @@ def kernel_for(resources: Resources, resident: Resident, size: int) -> str:
 
 
 def is_for_one_call(kernel: str, batch: Batch, options: RowOptions) -> bool:
-    """Whether one call of C++ may encode a batch: its rows need only ids."""
+    """Return whether one call of C++ may encode a batch: its rows need only ids."""
     return kernel in FIXED_BLOCKS and (options.is_default or batch.options == WITHOUT_TEMPLATE)
 
 
@@ -338,5 +338,5 @@ def _note_fallback(resident: Resident, kernel: str, fallback: int) -> str | None
 
 
 def are_arrays(data: object, offsets: object) -> bool:
-    """Whether both are NumPy arrays; C++ checks their dtypes and shapes."""
+    """Return whether both are NumPy arrays; C++ checks their dtypes and shapes."""
     return isinstance(data, np.ndarray) and isinstance(offsets, np.ndarray)

@@ -108,6 +108,6 @@ def _characters_at(
 
 
 def _leads(byte: NDArray[np.uint32], length: int) -> Mask:
-    """Whether a byte is the first of a character of `length` bytes."""
+    """Return whether a byte is the first of a character of `length` bytes."""
     lowest, highest = ((0, 0x7F), (0xC0, 0xDF), (0xE0, 0xEF), (0xF0, 0xFF))[length - 1]
     return (byte >= lowest) & (byte <= highest)

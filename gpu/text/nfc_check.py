@@ -29,7 +29,7 @@ CLASS, CHANGES, JOINS, TAKES = (
 
 
 def only_composes(vocabulary: Vocabulary) -> bool:
-    """Whether NFC is the only normalizer of a byte-level BPE and does not change its tokens.
+    """Return whether NFC is the only normalizer of a byte-level BPE and does not change its tokens.
 
     Then tokens that are matched in normalized text are matched in the text itself.
     """
@@ -42,7 +42,7 @@ def only_composes(vocabulary: Vocabulary) -> bool:
 
 
 def is_in_nfc(text: str) -> bool:
-    """Whether a text passes the kernels' check; a text that fails it may still be in NFC."""
+    """Return whether a text passes the kernels' check; a text that fails it may still be in NFC."""
     kinds = _kinds()[to_code_points(text)].astype(np.uint32)
     before = np.concatenate([np.zeros(1, np.uint32), kinds[:-1]])[: len(kinds)]
     last, own = before & CLASS, kinds & CLASS

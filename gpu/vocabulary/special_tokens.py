@@ -150,7 +150,7 @@ def _rounds(vocabulary: Vocabulary, is_rewritten: bool) -> list[list[_Pattern]]:
 
 
 def _lie_apart(tokens: Sequence[_Pattern], motifs: Sequence[_Pattern]) -> bool:
-    """Whether no motif can overlap a special token in a text, so that one round finds both.
+    """Return whether no motif can overlap a special token in a text, so that one round finds both.
 
     The first and the last byte of a token must be in no motif, as in <mask>; then a motif could
     only be inside of it.

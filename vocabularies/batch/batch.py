@@ -295,7 +295,7 @@ class Batch:
         return cls(data=data, offsets=offsets, options=options, id_dtype=id_dtype)
 
     def has_bytes(self, num_bytes: int) -> bool:
-        """Whether the batch has at least `num_bytes` bytes of UTF-8.
+        """Return whether the batch has at least `num_bytes` bytes of UTF-8.
 
         A character has 1 to 4 bytes, so the number of characters often decides; only otherwise are
         the texts joined.

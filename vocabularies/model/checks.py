@@ -173,7 +173,7 @@ def _token_faults(tokens: tuple[bytes | None, ...], special: set[int]) -> Iterat
 
 
 def _all_merges_fit(vocabulary: VocabularyFields) -> bool:
-    """Whether no merge has a fault; faster than the loop that names the faults."""
+    """Return whether no merge has a fault; faster than the loop that names the faults."""
     try:
         pairs = vocabulary.merge_pairs.astype(np.int64)
     except OverflowError:

@@ -146,7 +146,7 @@ def kmer_table(vocabulary: Vocabulary) -> KmerTable:
 
 
 def may_split_kmers(vocabulary: Vocabulary, text: str) -> bool:
-    """Whether the text may have a k-mer that must be split; only the reference can split k-mers."""
+    """Return whether the text may have a k-mer that must be split; only the reference does this."""
     model = vocabulary.model
     if not isinstance(model, Kmers) or model.whitespace != "words":
         return False
@@ -185,7 +185,7 @@ def character_table(vocabulary: Vocabulary) -> CharacterTable | None:
 
 
 def _is_plain(vocabulary: Vocabulary, model: Bpe) -> bool:
-    """Whether the id of every ASCII character is independent of the characters beside it."""
+    """Return whether the id of every ASCII character is independent of the characters beside it."""
     return (
         not model.merges
         and not model.byte_level

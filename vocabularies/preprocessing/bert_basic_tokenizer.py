@@ -17,7 +17,7 @@ NO_CHARACTER = "\ufffd"
 
 
 def is_word_separator(character: str) -> bool:
-    """Whether a character separates words: tabs, line breaks and white space without controls."""
+    """Return whether a character separates words: a tab, a line break or white space."""
     is_control = unicodedata.category(character).startswith("C")
     return character in "\t\n\r" or (character.isspace() and not is_control)
 
@@ -57,6 +57,6 @@ def _is_removed(character: str) -> bool:
 
 
 def _is_punctuation(character: str) -> bool:
-    """Whether BERT splits at a character: ASCII signs, including $ and +, or punctuation."""
+    """Return whether BERT splits at a character: ASCII signs, including $ and +, or punctuation."""
     is_sign = character.isascii() and character.isprintable() and not character.isalnum()
     return (is_sign and character != " ") or unicodedata.category(character).startswith("P")

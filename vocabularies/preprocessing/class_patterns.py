@@ -158,12 +158,12 @@ def _symbols(pattern: str, engine: Engine) -> Iterator[str | PackedMask]:
 
 
 def _is_text_end(before: str, engine: Engine) -> bool:
-    r"""Whether ``$`` matches only at the text's end; in Onig, only after ``\s++``."""
+    r"""Return whether ``$`` matches only at the text's end; in Onig, only after ``\s++``."""
     return engine == "rust" or before.endswith(r"\s++")
 
 
 def _is_certain(quantifier: str, last: str, engine: Engine) -> bool:
-    """Whether `re` reads a quantifier as the engine does: Onig's ``{1,3}+`` repeats ``{1,3}``."""
+    """Return whether `re` reads a quantifier like the engine; Onig repeats ``{1,3}`` in ``{1,3}+``."""
     possessive = quantifier.endswith("}+")
     return last in ("one", "set", "close") and not (engine == "onig" and possessive)
 

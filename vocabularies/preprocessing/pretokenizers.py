@@ -224,7 +224,7 @@ def recognize_tiktoken_pattern(pat_str: str) -> str | None:
 
 
 def is_published_pattern(pattern: str) -> bool:
-    """Whether any rule uses a pattern, in any spelling, for a Split step of a tokenizer.json."""
+    """Return whether a rule uses a pattern, in any spelling, for a Split step of tokenizer.json."""
     try:
         return fingerprint(pattern, "onig") in _published()
     except ValueError:
@@ -257,7 +257,7 @@ def recognize_hf_json(pre_tokenizer_json: Mapping[str, Any] | None) -> str | Non
 
 
 def is_byte_level(pre_tokenizer_json: Mapping[str, Any] | None) -> bool:
-    """Whether a "pre_tokenizer" converts the pretokens to the byte-level alphabet at its end."""
+    """Return whether a "pre_tokenizer" converts pretokens to the byte-level alphabet at its end."""
     steps = _steps(pre_tokenizer_json)
     return bool(steps) and steps[-1].get("type") == "ByteLevel"
 

@@ -55,7 +55,7 @@ class UnknownPattern:
 
 
 def is_known(pattern: str) -> bool:
-    """Whether a pattern is published, or certainly takes a bounded time for each character."""
+    """Return whether a pattern is published, or takes a bounded time for each character."""
     return _has_known_form(pattern) or pattern in _BOUNDED or is_published_pattern(pattern)
 
 

@@ -32,7 +32,7 @@ SPACES = frozenset(b" \n\t")
 
 
 def has_all_bytes(vocabulary: Vocabulary) -> bool:
-    """Whether all bytes have ids: byte-level BPE with 256 byte tokens and no normalizers."""
+    """Return whether all bytes have ids: byte-level BPE with 256 byte tokens and no normalizers."""
     model = vocabulary.model
     if not isinstance(model, Bpe) or not model.byte_level or vocabulary.normalizers:
         return False

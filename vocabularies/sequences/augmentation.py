@@ -210,9 +210,9 @@ def _substituted(data: Bytes, offsets: Int64s, rows: UInt64s, augmentation: Augm
 
 
 def _letter_words(seed: int, sizes: Int64s, rows: UInt64s) -> UInt32s:
-    """Return the random word of each letter of all rows, uint32[N].
+    """Return a random 32-bit word for each letter of all rows, uint32[N].
 
-    The words of four letters come from one counter, which is computed once.
+    `philox` computes the words of four letters from one counter, so each counter is used once.
     """
     num_groups = -(-sizes // 4)
     numbers = ragged_indices(np.zeros_like(sizes), num_groups).view(np.uint64)

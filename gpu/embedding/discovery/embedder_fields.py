@@ -65,7 +65,7 @@ class Named(NamedTuple):
 
 
 def is_model(source: Any) -> bool:
-    """Whether an object is a model like those of transformers, and no tokenizer.
+    """Return whether an object is a model like those of transformers, and no tokenizer.
 
     An object that has `embed_tokens` but no name is an embedder like DNATok's.
     """

@@ -62,7 +62,7 @@ def _steps(step: dict[str, Any] | None, within: str) -> Iterator[dict[str, Any]]
 
 
 def _takes_one_sign(step: dict[str, Any]) -> bool:
-    """Whether a step's pattern matches one character, or one kind of character."""
+    """Return whether a step's pattern matches one character, or one kind of character."""
     if step["type"] not in ("Replace", "Split"):
         return False
     pattern: dict[str, str] = step["pattern"]
@@ -77,7 +77,7 @@ def _takes_one_sign(step: dict[str, Any]) -> bool:
 
 
 def _splits_harmlessly(step: dict[str, Any], parts: dict[str, Any]) -> bool:
-    """Whether a split changes no ids, or whether short texts would reveal the change.
+    """Return whether a split changes no ids, or whether short texts would reveal the change.
 
     Short texts reveal a split at one character. Other splits change no ids if every token is one
     character.

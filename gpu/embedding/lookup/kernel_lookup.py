@@ -49,7 +49,7 @@ class Mark:
     number: int
 
     def is_set(self) -> bool:
-        """Whether kernels of this batch, or of a much later one, have reported such a letter."""
+        """Return whether kernels of this batch, or of a much later one, reported such a letter."""
         return bool(get_batch_marks()[self.number % NUM_MARKS] >= self.number)
 
 

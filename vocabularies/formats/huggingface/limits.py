@@ -62,7 +62,7 @@ def _growth(where: str, step: Mapping[str, Any]) -> int:
 
 
 def _never_matches_empty(pattern: str) -> bool:
-    """Whether a regular expression certainly never matches the empty string."""
+    """Return whether a regular expression certainly never matches the empty string."""
     try:
         compile_replacement(pattern)
     except ValueError:

@@ -88,7 +88,7 @@ def motifs_of_pattern(pattern: str) -> tuple[str, ...] | None:
 
 
 def _longest_first(motifs: Sequence[str], first_tried: Mapping[str, int]) -> bool:
-    """Whether the regex tries each motif before its prefixes; the motifs are sorted."""
+    """Return whether the regex tries each motif before its prefixes; the motifs are sorted."""
     beginnings: list[str] = []  # The motifs that the current one begins with, the shortest first.
     for motif in motifs:
         while beginnings and not motif.startswith(beginnings[-1]):

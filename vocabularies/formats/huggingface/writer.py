@@ -200,7 +200,7 @@ def _template(vocabulary: Vocabulary, strings: Mapping[int, str]) -> dict[str, A
 
 
 def _has_own_roles(vocabulary: Vocabulary) -> bool:
-    """Whether begin and end tokens are "cls" and "sep" with unusual contents, as RoBERTa's."""
+    """Return whether the begin and end tokens are "cls" and "sep" with other contents (RoBERTa)."""
     roles = vocabulary.roles
     if (vocabulary.prefix, vocabulary.suffix) != ((roles.get("cls"),), (roles.get("sep"),)):
         return False

@@ -90,7 +90,7 @@ class Field(NamedTuple):
 
 
 def is_sentencepiece(data: bytes) -> bool:
-    """Whether a file begins like a ModelProto: a message that contains a string and its score."""
+    """Return whether a file begins like a ModelProto: with a message of a string and a score."""
     if len(data) < 4 or data[0] != 0x0A or data[2] != 0x0A:
         return False
     return data[4 + data[3] : 5 + data[3]] == b"\x15"

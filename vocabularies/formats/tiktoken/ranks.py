@@ -25,7 +25,7 @@ _MAX_FINDINGS = 100
 
 
 def is_rank_file(data: bytes) -> bool:
-    """Whether the first line consists of a base64 word and a number."""
+    """Return whether the first line consists of a base64 word and a number."""
     words = data[:2000].lstrip().split(b"\n", 1)[0].split()
     return len(words) == 2 and words[1].isdigit() and _decode(words[0]) is not None
 

@@ -45,7 +45,7 @@ _CONTROL_TOKENS = (
 
 
 def is_tekken(document: Any) -> bool:
-    """Whether a JSON document is a tekken.json, by a field that no other format has."""
+    """Return whether a JSON document is a tekken.json, by a field that no other format has."""
     config = document.get("config") if isinstance(document, dict) else None
     return isinstance(config, dict) and "default_num_special_tokens" in config
 

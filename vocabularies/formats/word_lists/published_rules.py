@@ -48,7 +48,7 @@ def apply_published_rule(vocabulary: Vocabulary) -> Vocabulary:
 
 
 def _are_acgt(letters: tuple[tuple[str, int], ...]) -> bool:
-    """Whether these are the 1-mers A, C, G and T with ids in that order."""
+    """Return whether these are the 1-mers A, C, G and T with ids in that order."""
     first_id = letters[0][1]
     return letters == tuple((letter, first_id + i) for i, letter in enumerate("ACGT"))
 
