@@ -19,7 +19,7 @@ PATIENT = {"request_timeout_ms": 120_000, "chat_template_timeout_ms": 60_000}
 async def serving(
     engine: Engine, **settings: object
 ) -> AsyncIterator[tuple[httpx.AsyncClient, Service]]:
-    """Run an application; yield its client and service. By default nothing is loaded beforehand.
+    """Run an application; yield its client and service. By default no vocabulary is preloaded.
 
     Timeouts are long, unless the settings name shorter ones.
     """

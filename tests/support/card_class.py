@@ -29,7 +29,7 @@ def need_largest_class() -> None:
 
 
 def use_card_class(patch: pytest.MonkeyPatch) -> None:
-    """Let CUDA devices be of CARD_CLASS and run code of CARD_CODE, where these are set."""
+    """Make CUDA devices report CARD_CLASS and run code of CARD_CODE, if these are set."""
     if CARD_CLASS:
         patch.setattr("gpu.runtime.module_loader.limits_of", _limits_of)
     if CARD_CODE:

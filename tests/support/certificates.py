@@ -15,13 +15,13 @@ NAMES = "subjectAltName=DNS:localhost,IP:127.0.0.1"
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """A certificate that has signed itself, and its private key."""
+    """A self-signed certificate and its private key."""
 
     certificate: Path
     key: Path
 
     def trust(self) -> ssl.SSLContext:
-        """Return the context of a client that trusts only this certificate."""
+        """Return the TLS context of a client that trusts only this certificate."""
         return ssl.create_default_context(cafile=self.certificate)
 
 

@@ -18,7 +18,7 @@ def find_children(parent: int, program: str) -> list[int]:
 
 
 def read_parent(process: int) -> int | None:
-    """Return the id of a process's parent; None: the process has ended."""
+    """Return the id of a process's parent; None if the process has ended."""
     fields = _read(process, "stat").rpartition(")")[2].split()
     return int(fields[1]) if fields and fields[0] != "Z" else None
 

@@ -16,15 +16,15 @@ DEVICES = ("emulated", pytest.param("cuda", marks=pytest.mark.gpu))
 
 
 def new_device(name: str) -> Device:
-    """Make one of DEVICES."""
+    """Make the device with this name in DEVICES."""
     return CudaDevice() if name == "cuda" else EmulatedDevice(1 << 33)
 
 
 def new_engine(name: str) -> GpuEngine:
-    """Make an engine on one of DEVICES; modules that share it cache the call."""
+    """Make an engine on the device with this name; modules that share one cache the call."""
     return GpuEngine(new_device(name), 1 << 30)
 
 
 def limit_fused(engine: GpuEngine, num_bytes: int) -> None:
-    """Let the engine encode only batches of up to so many bytes in one launch."""
+    """Set the largest batch, in bytes, that the engine encodes in one launch."""
     engine.pipeline.resources = replace(engine.resources, fused_bytes=num_bytes)

@@ -35,7 +35,7 @@ ON_GPU = (*TEXT, *SYMBOLS)
 
 
 def emulated() -> OpenedGpu:
-    """Open the emulated GPU, whose kernels run as C++ on the CPU."""
+    """Open an engine on the emulated GPU, whose kernels run as C++ on the CPU."""
     return OpenedGpu(GpuEngine(EmulatedDevice(), 1 << 29, 1 << 29), {"name": "emulation"})
 
 

@@ -63,7 +63,7 @@ class FakeEngine(WithoutDevice):
         """Do nothing: the engine is always ready."""
 
     def status(self) -> EngineStatus:
-        """Return the status of a lone engine."""
+        """Return the status of a single engine."""
         return EngineStatus((self.name,))
 
     def unload(self, digest: str) -> None:

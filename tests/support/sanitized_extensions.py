@@ -105,7 +105,7 @@ def run_sanitized(
 
 
 def _find_library(name: str) -> str:
-    """Find a library of the compiler, which may be a script of its linker in the named place."""
+    """Find a library of the compiler; the named file may be a linker script that refers to it."""
     command = ["g++", f"-print-file-name={name}"]
     found = subprocess.run(command, capture_output=True, text=True, check=True)
     return str(Path(found.stdout.strip()).resolve())

@@ -58,7 +58,7 @@ class Server:
         return int(self.url.rsplit(":", 1)[1])
 
     def wait_draining(self) -> None:
-        """Return when it accepts no new connection, as after a first SIGTERM.
+        """Wait until it accepts no new connection, as after a first SIGTERM.
 
         Raises:
             AssertionError: it still accepts them after `STOP_TIMEOUT_S`.
@@ -75,7 +75,7 @@ class Server:
         raise AssertionError(f"it still listens:\n{self.log.read_text()}")
 
     def wait_ready(self) -> None:
-        """Return when /readyz says 200.
+        """Wait until /readyz answers 200.
 
         Raises:
             AssertionError: the process ended, or was not ready in time; with its log.

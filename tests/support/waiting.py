@@ -22,13 +22,13 @@ def run(scenario: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Return when the condition holds; `run` bounds the wait."""
+    """Wait until the condition holds; `run` limits the time."""
     while not condition():
         await asyncio.sleep(POLL_S)
 
 
 def wait_until(condition: Callable[[], object], what: str = "what it waits for") -> None:
-    """Return when the condition holds, without an event loop.
+    """Wait until the condition holds, without an event loop.
 
     Raises:
         AssertionError: it does not hold after `GIVEN_UP_S`.

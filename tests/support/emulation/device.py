@@ -71,7 +71,7 @@ class EmulatedKernels(dict[str, "LaunchSpec"]):
 
 
 class EmulatedStream:
-    """Does everything at once; see gpu.runtime.device.Stream."""
+    """A stream that does all work at once; see gpu.runtime.device.Stream."""
 
     failed: Exception | None = None  # What C++ was told of as an error of the driver's.
 
@@ -138,7 +138,7 @@ class EmulatedStream:
 
 
 class EmulatedDevice:
-    """Host memory that counts as a device's; see gpu.runtime.device.Device.
+    """A device whose memory is the host's and whose kernels run on the CPU; see gpu.runtime.device.
 
     Args:
         total_bytes: more than this together cannot be allocated.

@@ -28,7 +28,7 @@ Synchronize = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 
 def current_context() -> int:
-    """Return the context that is current in this thread; 0: none is."""
+    """Return the current context of this thread; 0 if there is none."""
     context: int = getattr(CURRENT, "context", 0)
     return context
 

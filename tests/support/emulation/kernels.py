@@ -44,7 +44,7 @@ def launch(name: str, blocks: int, threads: int, job: NDArray[np.void]) -> None:
 
 
 def make_job(**fields: NDArray[np.generic] | int) -> NDArray[np.void]:
-    """Make a Job with these fields and zeros elsewhere; the caller keeps the arrays."""
+    """Make a Job with these fields and zeros elsewhere; the caller keeps the arrays alive."""
     job = np.zeros((), JOB)
     for name, value in fields.items():
         if isinstance(value, np.ndarray):
@@ -80,7 +80,7 @@ def unoptimized(nvcc: str) -> list[str]:
 
 
 def compile_for_device(source: str) -> None:
-    """Compile a .cu for a device with nvcc; skips where there is none."""
+    """Compile a .cu file for a device with nvcc; skip the test if nvcc is missing."""
     nvcc = shutil.which("nvcc")
     if nvcc is None:
         pytest.skip("no nvcc")

@@ -20,7 +20,7 @@ from tests.support.emulation.device import EmulatedDevice, EmulatedStream
 
 
 class LazyStream(EmulatedStream):
-    """See gpu.runtime.device.Stream.
+    """A stream that delays its work; see gpu.runtime.device.Stream.
 
     Attributes:
         queued: the work that has not run yet.
@@ -67,7 +67,7 @@ class LazyStream(EmulatedStream):
 
 
 class LazyDevice(EmulatedDevice):
-    """See gpu.runtime.device.Device."""
+    """A device whose streams delay their work; see gpu.runtime.device.Device."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(1 << 32)
@@ -79,7 +79,7 @@ class LazyDevice(EmulatedDevice):
         return self.streams[-1]
 
     def let_some_run(self) -> None:
-        """Let some of the streams do some of their work."""
+        """Run some queued work of some streams, chosen at random."""
         for stream in self.streams:
             for _ in range(int(self.chance.integers(6)) if self.chance.random() < 0.2 else 0):
                 if stream.queued:

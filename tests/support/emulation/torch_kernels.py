@@ -1,4 +1,4 @@
-"""Kernels on torch's streams without a GPU: compiled by g++, their threads one after the other."""
+"""Kernels on torch's streams without a GPU: g++ compiles them, and their threads run in order."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 
 class CUDARuntimeError(RuntimeError):
-    """CuPy's error."""
+    """An error of the CUDA runtime, as CuPy names it."""
 
 
 def failing(error: Exception) -> Callable[..., NoReturn]:

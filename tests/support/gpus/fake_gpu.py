@@ -81,7 +81,7 @@ class FakeGpu:
             self.residents.remove(digest)
 
     def is_resident(self, digest: str) -> bool:
-        """Whether a vocabulary is resident."""
+        """Return whether a vocabulary is resident."""
         return digest in self.residents
 
     def _call(self, vocabulary: Vocabulary, num_rows: int) -> None:

@@ -40,14 +40,14 @@ class EmulatedWorkers:
 
     @property
     def several(self) -> SeveralGpus:
-        """The GPUs as one."""
+        """The engine that joins all GPUs."""
         opened = self.engine.vocabularies.opened
         assert isinstance(opened, OpenedGpus)
         return opened.several
 
     @property
     def gpus(self) -> list[RemoteGpu]:
-        """Each of the GPUs."""
+        """The engine of each GPU."""
         gpus = [member.gpu for member in self.several.members]
         assert all(isinstance(gpu, RemoteGpu) for gpu in gpus)
         return gpus  # type: ignore[return-value]
@@ -86,7 +86,7 @@ def start_workers(cpu: CpuEngine, folder: Path, crossover_bytes: int = 0) -> Emu
 
 
 def is_running(process_id: int) -> bool:
-    """Whether a process exists and has not ended."""
+    """Return whether a process exists and has not ended."""
     try:
         stat = Path(f"/proc/{process_id}/stat").read_text()
     except OSError:

@@ -58,7 +58,7 @@ class LosingGpu(FakeGpu):
 
 
 def open_gpus(settings: Settings, memory: object = None) -> OpenedGpu:
-    """Open the fake GPU; losing it ends the process, however short it was open."""
+    """Open the fake GPU; if it is lost, the process ends, even directly after the start."""
     device_loss.MIN_USE_S = 0.0
     return LosingGpu(CpuEngine()).opened()
 

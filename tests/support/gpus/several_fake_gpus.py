@@ -32,7 +32,7 @@ class HangingGpu(FakeGpu):
 
 
 def open_together(*gpus: Gpu, name: str = "fake") -> Callable[[], OpenedGpus]:
-    """Return a function that opens GPUs as one."""
+    """Return a function that opens several GPUs as one."""
 
     def open_gpus() -> OpenedGpus:
         members = [

@@ -1,4 +1,4 @@
-"""Chat templates in the manner of many models: of our own, and of a folder where there is one.
+"""Chat templates like those of many models: our own, and those of a folder if there is one.
 
 WARPTOK_TEMPLATES names the folder; without it `templates` in the data folder is tried. Its files
 NAME.jinja are compared as well.

@@ -53,7 +53,7 @@ def vocabulary_of(
 
 
 def unknown_as(vocabulary: Vocabulary, letter: bytes) -> Vocabulary:
-    """Return a vocabulary that gives letters without an id the id of a given letter."""
+    """Return a vocabulary in which letters without an id have the id of `letter`."""
     unknown_id = vocabulary.tokens.index(letter)
     return replace(vocabulary, model=replace(vocabulary.model, unknown_id=unknown_id))
 

@@ -94,7 +94,7 @@ def motif_texts(letters: str, motifs: list[str], more: str = "") -> st.SearchStr
 def motif_cases(
     draw: st.DrawFn, *, byte_level: bool | None = None, normalizers: tuple[str, ...] = ()
 ) -> tuple[Vocabulary, list[str]]:
-    """Draw a vocabulary, perhaps with one of these NORMALIZERS, and texts for it."""
+    """Draw a vocabulary, with or without one of these normalizers, and texts for it."""
     letters = draw(st.sampled_from(["AC", "ACGT", "ACGTN", "acgt", "ACé中"]))
     level = draw(st.booleans()) if byte_level is None else byte_level
     steps = NORMALIZERS[draw(st.sampled_from(["none", *normalizers]))]

@@ -118,7 +118,7 @@ def bpe_documents(draw: st.DrawFn) -> tuple[dict[str, Any], str]:
 def rank_lists(draw: st.DrawFn) -> list[bytes]:
     """Draw rank lists: all 256 bytes and some longer tokens, in order of rank.
 
-    Longer tokens are joined from any tokens, or thrown in whole (no merge may reach them), and
+    Longer tokens are joined from any tokens, or added whole (no merge may reach them), and
     their ranks are in any order, so that a token may stand before its own parts.
     """
     letters = draw(st.sampled_from([b"ab", b"abc", b"ab c", "é中".encode()]))

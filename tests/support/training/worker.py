@@ -23,7 +23,7 @@ from vocabularies.model import canonical
 
 
 def tell(**event: object) -> None:
-    """Write a line for the service."""
+    """Write a message to the service, as a line."""
     print(json.dumps(event), flush=True)
 
 
