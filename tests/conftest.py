@@ -45,7 +45,7 @@ def no_device() -> str:
 
 
 def gpu_required() -> bool:
-    """Whether a GPU test that cannot run is a failure, so that a green run is not an empty one."""
+    """Return whether a GPU test that cannot run fails, so that a green run is not empty."""
     return os.environ.get("REQUIRE_GPU") == "1"
 
 

@@ -218,7 +218,7 @@ def samples_of(exposition: str) -> list[tuple[str, dict[str, str], float]]:
 
 
 def have_data(expressions: list[str], samples: list[tuple[str, dict[str, str], float]]) -> bool:
-    """Whether every selector finds a sample; one above zero where it is a rate that is shown."""
+    """Return whether every selector finds a sample, above zero if a rate is shown."""
     for expression in expressions:
         for name, matchers in selectors(expression):
             found = [

@@ -39,7 +39,7 @@ def folders(package: str) -> list[str]:
 
 
 def is_in(package: str, name: str) -> bool:
-    """Whether a name is a path of the project, or the end of one of the package."""
+    """Return whether a name is a path of the project, or the end of one of the package."""
     wanted = name.rstrip("/")
     if (ROOT / wanted).exists():
         return True

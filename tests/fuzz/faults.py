@@ -96,7 +96,7 @@ def _fault_of_call(answer: Answer) -> str:
 
 
 def _fault_of_refusal(message: Message, answer: Answer) -> str:
-    """Whether a refusal has the shape of its API."""
+    """Return whether a refusal has the shape of its API."""
     if answer.body == NO_REQUEST:
         return ""
     try:

@@ -27,7 +27,7 @@ def address(array: np.ndarray) -> int:
 
 
 def is_mapped(place: int) -> bool:
-    """Whether the system knows an address of this process."""
+    """Return whether the system knows an address of this process."""
     for line in Path("/proc/self/maps").read_text().splitlines():
         begin, end = (int(word, 16) for word in line.split()[0].split("-"))
         if begin <= place < end:

@@ -44,7 +44,7 @@ def pairs(spans: Spans) -> list[tuple[int, int]]:
 
 
 def whole_in(span: tuple[int, int], tokens: list[tuple[int, int]], k: int) -> bool:
-    """Whether an instance lies inside at most k tokens in a row without a gap (Definition 3.1)."""
+    """Return whether an instance is inside k consecutive tokens without gaps (Definition 3.1)."""
     for i, n in product(range(len(tokens)), range(1, k + 1)):
         chain = tokens[i : i + n]
         if any(a[1] != b[0] for a, b in pairwise(chain)):

@@ -66,7 +66,7 @@ def clocks(monkeypatch) -> list[Clock]:
 
 
 async def ends_in_time(reader: asyncio.StreamReader, clock: Clock) -> bool:
-    """Whether the server keeps a connection on which nothing happens, and not for longer."""
+    """Return whether the server keeps a connection on which nothing happens, and not for longer."""
     clock.wait(KEEP_ALIVE_S * 0.9)
     is_kept = not clock.connection.is_closing()
     clock.wait(KEEP_ALIVE_S * 0.2)
