@@ -191,10 +191,10 @@ def time_rival(
 
 
 def subtract_start(start: Measurement | None, taken: Measurement | None) -> Measurement | None:
-    """Subtract the start, which is the time of a run with few documents.
+    """Subtract the time to start, which a run with few documents takes.
 
     Returns:
-        None: a run failed, or so few documents were read that no difference can be measured.
+        None if a run failed, or if both runs took the same time.
     """
     if start is None or taken is None:
         return None

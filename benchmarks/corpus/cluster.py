@@ -93,7 +93,7 @@ def _time_cluster(files: list[Path], num_nodes: int, out: Path) -> dict[str, Any
 
 
 def summarize(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the most tokens a processor second by the number of nodes, and their share of linear.
+    """Return the best tokens per CPU second for each number of nodes, and the share of linear.
 
     `tokens_per_cpu_s` counts the parts and the command; `tokens_per_part_cpu_s` the parts alone.
     """

@@ -103,7 +103,7 @@ def run(arguments: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
 
 
 def link(source: Path, folder: Path, count: int) -> list[Path]:
-    """Give a file so many names."""
+    """Link a file under `count` names."""
     folder.mkdir()
     paths = [folder / f"{number:04d}{source.suffix}" for number in range(count)]
     for path in paths:

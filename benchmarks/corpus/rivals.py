@@ -97,7 +97,7 @@ WAYS: dict[str, Callable[[Path, Path, str, int], None]] = {
 
 
 def main() -> None:
-    """Run one way."""
+    """Run the way that the command line names."""
     way, source, out, tokenizer, workers = sys.argv[1:]
     Path(out).mkdir(parents=True)
     WAYS[way](Path(source), Path(out), tokenizer, int(workers))

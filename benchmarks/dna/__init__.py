@@ -1,4 +1,4 @@
-"""DNA tokenizers beside others, symbols on the device and the embedding layer.
+"""Benchmarks of DNA tokenizers, of symbols on the device, and of the embedding layer.
 
 `python -m benchmarks.dna` compares engines (`engines`) on shapes and genomes (`sequences`), and
 `proofs` compares their ids with `fast_references`; `symbols` times characters,

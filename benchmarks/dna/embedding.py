@@ -206,7 +206,7 @@ def ids_cases(inputs: Inputs) -> Iterator[Case]:
 
 
 def prove(layer: EmbeddingLayer, sequences: Any, path: Any, expected: Any, weight: Any) -> None:
-    """Check every id and every number of an embedding, and that no path fell back.
+    """Check every id and every number of an embedding, and that no path was replaced by another.
 
     Raises:
         SystemExit: one differs.
@@ -242,7 +242,7 @@ def ids_work_of(layer: EmbeddingLayer, sequences: Any) -> Callable[[], None]:
 
 
 def work_of(layer: EmbeddingLayer, sequences: Any, path: Any) -> Callable[[], None]:
-    """Make a call whose parts are dropped as they come."""
+    """Make a call that discards each part of the result."""
 
     def work() -> None:
         for part in layer.embed_from_strings(sequences, path):

@@ -61,7 +61,7 @@ def front(rows: Sequences, bases: int | None = None) -> Sequences:
 
 
 def front_for_all_cores(rows: Sequences) -> int:
-    """Return the bases that keep every core busy in a library with a core for each row."""
+    """Return the number of bases that keeps every core busy, if each row is encoded on one core."""
     lengths = np.diff(rows.offsets)
     return max(FRONT_BASES, usable_cores() * int(lengths.max()) if len(lengths) > 1 else 0)
 

@@ -78,7 +78,7 @@ def _by_tokenizers(vocabulary: Vocabulary, all_cores: bool) -> FastReference:
 
 
 def _by_bytes(vocabulary: Vocabulary) -> FastReference:
-    """Encode by a table of bytes: sequences are ASCII without special tokens."""
+    """Return a function that looks up each byte in a table of ids; texts are ASCII."""
     ids = np.zeros(128, np.int32)
     for byte in range(128):
         found = reference.encode(vocabulary, chr(byte), OWN).ids
@@ -96,7 +96,10 @@ def _words(vocabulary: Vocabulary, size: int) -> dict[str, int]:
 
 
 def _by_pattern(vocabulary: Vocabulary, model: Kmers) -> FastReference:
-    """Encode by a pattern: ACGTACGNNxy is ACGTAC, G, N, N and one unknown."""
+    """Return a function that splits texts by a pattern.
+
+    Example: ACGTACGNNxy becomes ACGTAC, G, N, N and one unknown token.
+    """
     known, letters = "".join(letter for letter, _ in model.letter_ids), model.letters
     pattern = re.compile(f"[{letters}]{{{model.k}}}|[{known}]|[^{known}]+")
     ids = _words(vocabulary, model.k) | dict(model.letter_ids)

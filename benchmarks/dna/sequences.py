@@ -26,7 +26,7 @@ REAL_SHARE, LOW_SHARE = 0.4, 0.1
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Rows and bases of a row; 0 bases: the whole genome as one row."""
+    """The number of rows, and of bases in each; 0 bases: the whole genome is one row."""
 
     name: str
     rows: int

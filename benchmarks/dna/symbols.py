@@ -57,7 +57,7 @@ GIGA = 1e9
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sequences:
-    """Rows of bases: uint8[N] and where each begins, int64[B + 1]."""
+    """Rows of bases uint8[N], and the start of each, int64[B + 1]."""
 
     name: str
     data: Bytes
@@ -65,7 +65,7 @@ class Sequences:
 
     @classmethod
     def of(cls, name: str, data: Bytes, bases: int) -> Sequences:
-        """Make rows of so many bases each; 0: one row."""
+        """Make rows of `bases` bases each; 0: all bases are one row."""
         if not bases:
             return cls(name, data, np.array([0, len(data)]))
         offsets = np.arange(0, len(data) + 1, bases)
@@ -73,7 +73,7 @@ class Sequences:
 
     @classmethod
     def ragged(cls, name: str, data: Bytes, bases: int) -> Sequences:
-        """Make rows of about so many bases."""
+        """Make rows of different lengths, of `bases` bases on average."""
         lengths = np.random.default_rng(1).integers(
             bases // 2, bases * 3 // 2 + 1, len(data) // bases
         )

@@ -99,7 +99,7 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
 
 
 def pieces_of(vocabulary: Vocabulary) -> list[bytes]:
-    """Return tokens, special ones included, of which random text is made."""
+    """Return the tokens, including special ones, that random text is made of."""
     tokens = [token for token in vocabulary.tokens if token]
     special = [token.content.encode() for token in vocabulary.special_tokens]
     times = len(tokens) // SPECIAL_EVERY // max(1, len(special)) + 1

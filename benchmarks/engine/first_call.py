@@ -2,7 +2,7 @@
 
     python -m benchmarks.engine.first_call VOCABULARY [--emulate]
 
-Imports what the engine needs and no more, because that counts.
+It imports only what the engine needs, because imports are part of the measured time.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ class GpuWays:
     def narrow(
         self, vocabulary: Vocabulary, data: Bytes, offsets: Int64s, out: Bytes
     ) -> NDArray[Any]:
-        """Encode to uint16 ids where they fit, else int32."""
+        """Encode to uint16 ids if the vocabulary's ids fit, else to int32."""
         dtype = np.uint16 if len(vocabulary) <= MOST_UINT16 else np.int32
         return self.stream(vocabulary, data, offsets, out.view(dtype))
 

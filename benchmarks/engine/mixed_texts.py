@@ -69,7 +69,7 @@ def mixed_texts(folder: Path, pieces: Sequence[bytes], total: int) -> Iterator[T
 
 
 def code_points(size: int, seed: int) -> Bytes:
-    """Make runs of 1 to 16 code points of a block, and then of another."""
+    """Make runs of 1 to 16 random code points, each run of one Unicode block."""
     count = size // 2
     drawn = numbers(seed, count // 8 + 1)
     lengths = 1 + ((drawn >> np.uint64(32)) % np.uint64(16)).astype(np.int64)
@@ -91,14 +91,14 @@ def of_pieces(pieces: Sequence[bytes], size: int, seed: int) -> Bytes:
 
 
 def whole(data: Bytes, size: int) -> Bytes:
-    """Return the first bytes up to a character's end."""
+    """Return the first `size` bytes, or fewer, so that no character is cut."""
     if len(data) <= size:
         return data
     return data[: int(character_begins(data, np.array([size]))[0])]
 
 
 def blocks(data: Bytes) -> list[Bytes]:
-    """Cut parts of whole characters."""
+    """Cut data into parts of about BLOCK_BYTES, each of whole characters."""
     places = character_begins(data, np.arange(0, len(data), BLOCK_BYTES))
     return np.split(data, places[1:].tolist())
 

@@ -22,7 +22,7 @@ Named = Iterator[tuple[str, Bytes]]
 
 
 def _drawn(seed: int, count: int, low: int, high: int) -> np.ndarray:
-    """Draw int64[count] from `low` to `high`."""
+    """Draw random int64[count] from `low` to `high`, both included."""
     return low + (numbers(seed, count) % np.uint64(high - low + 1)).astype(np.int64)
 
 
@@ -45,7 +45,7 @@ def _single(size: int) -> Named:
 
 
 def _odd(size: int) -> Named:
-    """Make a run with another letter every so many bytes."""
+    """Make runs of one letter that another letter interrupts at regular distances."""
     for run, other in ("-=", "=-", " \n", "\t ", "aB", "*/"):
         for every in (2, 3, 7, 17, 33, 65, 129, 144, 300, 1000, 3000):
             yield (
@@ -55,7 +55,7 @@ def _odd(size: int) -> Named:
 
 
 def _behind(size: int) -> Named:
-    """Make runs after runs."""
+    """Make runs that follow each other, of equal, random and growing lengths."""
     for seed, (name, alphabet) in enumerate(ALPHABETS.items(), 10):
         for length in LENGTHS:
             counts = np.full(size // length + 1, length)
@@ -80,7 +80,7 @@ def _periods(_: int) -> Named:
 
 
 def _tokens(size: int, tokens: Sequence[bytes]) -> Named:
-    """Join tokens of one alphabet, each so often."""
+    """Join random tokens of one alphabet, each repeated several times."""
     for seed, (name, alphabet) in enumerate(ALPHABETS.items(), 90):
         letters = frozenset(alphabet)
         own = [token for token in tokens if len(token) > 1 and letters.issuperset(token)]

@@ -83,7 +83,7 @@ def open_gpu(is_wanted: bool) -> GpuWays | None:
 
 
 def chosen_parts(papers: Sequence[str], names: Sequence[str] | None, has_gpu: bool) -> list[Part]:
-    """Return the parts with these names, or those of the papers that the machine can run."""
+    """Return the parts with these names; None: the papers' parts that the machine can run."""
     if names is not None:
         return [part for part in PARTS if part.name in names]
     suited = ("gpu", "both") if has_gpu else ("cpu", "both")

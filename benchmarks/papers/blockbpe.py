@@ -1,4 +1,4 @@
-"""BlockBPE: the effect of no pattern on ids (Table 1), and its grid (Figures 2 and 3).
+"""BlockBPE: how ids change without the pattern (Table 1), and its grid (Figures 2 and 3).
 
 Source: A. You, BlockBPE: Parallel BPE Tokenization, section 5.
 """
@@ -84,7 +84,7 @@ def tokenizers_of(path: Path) -> tuple[Tokenizer, Tokenizer]:
 
 
 def compared(split: Tokenizer, alone: Tokenizer, texts: Sequence[str]) -> Row:
-    """Compare two tokenizers on documents."""
+    """Compare the ids of two tokenizers, with and without the pattern, on documents."""
 
     def encoded(tokenizer: Tokenizer) -> list[list[int]]:
         rows = tokenizer.encode_batch_fast(texts, add_special_tokens=False)

@@ -77,7 +77,7 @@ def encode_rows(session: Session) -> Rows:
 
 
 def _host_run(name: str, way: DnaWay, texts: list[str], expected: Any) -> tuple[Run, int]:
-    """Compare a way's ids; return the function that times it, and its number of ids."""
+    """Compare the ids of a way; return the function that times it, and the number of ids."""
     given = front_of(texts) if name in SLOW else texts
     _prove(name, way.matrix(way.encode(given)), expected[: len(given)])
     return clocked(lambda: way.encode(given)), len(given) * expected.shape[1]
@@ -203,7 +203,7 @@ def stream_rows(session: Session) -> Rows:
 
 
 def _prove_stream(layer: Any, texts: list[str], path: str) -> None:
-    """Compare every id of every part: published code mixes rows from the third micro-batch on."""
+    """Compare every id of every part, as published code mixes rows from the third part on."""
     expected, end = Letters(load(VOCABULARY)).encode(texts), 0
     for part in layer.embed_from_strings(texts, path):
         _prove(f"path {path}", part.ids.cpu().numpy(), expected[part.begin : part.end])
@@ -225,7 +225,7 @@ def _stream_run(layer: Any, texts: list[str], path: str) -> Run:
 
 
 def needs_torch(rows: Callable[[Session], Rows]) -> Callable[[Session], Rows]:
-    """Leave a part out where torch is missing."""
+    """Make a part report that it is left out if torch is not installed."""
 
     @functools.wraps(rows)
     def checked(session: Session) -> Rows:

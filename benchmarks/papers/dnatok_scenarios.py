@@ -36,7 +36,7 @@ Texts = Sequence[str]
 
 @dataclass(frozen=True, slots=True)
 class Tokenizers:
-    """Ways from rows to a matrix of ids, on the host for the baselines, on the device for ours."""
+    """The compared ways from rows to a matrix of ids: baselines on the host, ours on the device."""
 
     num_ids: int
     baselines: dict[str, Callable[[Texts], Any]]
@@ -148,7 +148,7 @@ def _kmers(text: str, ids: dict[str, int]) -> list[int]:
 
 
 def _byte_pairs(session: Session) -> Tokenizers:
-    """Make DNABERT-2's: Hugging Face's from its file, and ours by the engine on the GPU."""
+    """Make DNABERT-2's tokenizers: Hugging Face's from its file, and ours by the GPU engine."""
     import torch
     from tokenizers import Tokenizer
 

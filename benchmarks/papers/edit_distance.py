@@ -8,7 +8,7 @@ Ids = Sequence[int]
 
 
 def edit_distance(first: Ids, second: Ids) -> int:
-    """Count the least insertions, deletions and replacements between two sequences.
+    """Return the least number of insertions, deletions and replacements between two sequences.
 
     A column of the table is two words of len(first) bits. Source: Hyyrö, "Explaining and extending
     the bit-parallel approximate string matching algorithm of Myers", 2001.
@@ -34,10 +34,10 @@ def edit_distance(first: Ids, second: Ids) -> int:
 
 
 def distance_by_pieces(first: Ids, second: Ids, widths: Sequence[int]) -> int:
-    """Sum the distances of pieces between the places where ids of both encodings end.
+    """Return an upper bound of the distance of two encodings, as a sum over pieces of the text.
 
-    That is at least the distance of the whole, and quick for long texts. `widths` has the bytes of
-    each id; both encodings are of the same bytes.
+    A piece ends where ids of both encodings end, so long texts are quick. `widths` has the number
+    of bytes of each id; both encodings are of the same bytes.
     """
     total = place = other_place = 0
     begin = other_begin = i = j = 0

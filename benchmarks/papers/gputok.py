@@ -63,7 +63,7 @@ def sweep_rows(session: Session) -> Rows:
 
 
 def _lengths(session: Session) -> Iterator[tuple[TextWays, int, list[str], list[Ids]]]:
-    """Yield the windows of each length with their ids, which all ways agree on."""
+    """Yield the windows of each length, with their ids, after comparing the ids of all ways."""
     text = session.text("wikitext2_test.raw.txt")
     if text is None:
         return
@@ -97,7 +97,7 @@ def _overlap(first: Ids, second: Ids) -> float:
 
 
 def _window_runs(ways: TextWays, texts: list[str]) -> dict[str, Run]:
-    """Time each way on the windows one by one: a run is the mean of a window."""
+    """Return functions that encode all windows one by one by a way, and return the mean seconds."""
 
     def timed(encode: Callable[[list[str]], Any]) -> Run:
         clock = clocked(lambda: [encode([text]) for text in texts])
@@ -149,7 +149,7 @@ def _kernel_run(kernels: Any, kernel: str, placed: Any, threads: int) -> Run:
 
 
 def _call_run(kernels: Any, kernel: str, text: str, is_pooled: bool) -> Run:
-    """Time a call from a string to a list of ids; without a pool each array is the driver's."""
+    """Time a call from a string to a list of ids; without a pool, the driver allocates memory."""
 
     def call() -> None:
         in_chunks(lambda chunks: kernels.encode(kernel, chunks, THREADS), text)

@@ -21,7 +21,7 @@ Where = Literal["cpu", "gpu", "both"]
 
 
 class Differs(Exception):
-    """Ids that must be equal are not."""
+    """Two encodings that must have equal ids differ."""
 
 
 @dataclass(slots=True)
@@ -42,13 +42,13 @@ class Session:
     left_out: list[str] = field(default_factory=list)
 
     def leave_out(self, words: str) -> None:
-        """Note once that something is not measured."""
+        """Record, once, that something is not measured."""
         if words not in self.left_out:
             self.left_out.append(words)
             self.log(f"left out: {words}")
 
     def text(self, name: str) -> str | None:
-        """Read a text of the data folder; None, and a note, where it is not there."""
+        """Read a text of the data folder; if it is missing, record this and return None."""
         path = self.data / "text" / name
         if not path.is_file():
             self.leave_out(f"text/{name} is not in the data folder")
@@ -56,7 +56,7 @@ class Session:
         return path.read_text(encoding="utf-8")
 
     def in_turns(self, runs: Mapping[str, Run]) -> dict[str, Row]:
-        """Time runs in turns, as often as the slice allows; return summaries by name."""
+        """Time runs in turns, as often as `slice_s` allows; return summaries by name."""
         first = {name: run() for name, run in runs.items()}  # Warms up.
         once_s = sum(min(first[name], run()) for name, run in runs.items())
         rounds = max(1, min(ROUNDS, int(self.slice_s / max(once_s, 1e-9))))
@@ -102,7 +102,7 @@ class Measured:
 
 
 def run_part(part: Part, session: Session, seconds: float) -> Measured:
-    """Measure a part until it ends or its time is over, or something breaks.
+    """Measure a part until it ends, its time is over, or it fails.
 
     Raises:
         Differs: ids differ, so no row is kept.

@@ -134,7 +134,7 @@ def _rows_of(encoded: Any) -> list[Ids]:
 
 
 def tiktoken_encoding(data: Path) -> Any:
-    """Make tiktoken's GPT-2 encoding of the published rank file; None: one of the two is absent."""
+    """Make tiktoken's GPT-2 encoding; return None if tiktoken or the rank file is missing."""
     import base64
 
     try:
@@ -159,7 +159,7 @@ GPT2_PATTERN = (
 
 
 def _tiktoken(encoding: Any) -> Encode:
-    """Call tiktoken as for one text, or with a thread a core for several."""
+    """Encode one text by tiktoken, or several texts with a thread for each core."""
     from gpu.host.cores import usable_cores
 
     def encode(texts: Sequence[str]) -> Any:

@@ -1,6 +1,6 @@
 """Draws charts on a page: columns of bars with shared rows, lines, and panels of lines.
 
-A chart knows figures and words, not what they mean.
+Nothing here depends on what the figures mean.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Stack:
 
 @dataclass(slots=True)
 class StackColumn:
-    """One group of stacked bars; None where a row has none."""
+    """One group of stacked bars; None for a row without a bar."""
 
     title: str
     stacks: list[Stack | None]

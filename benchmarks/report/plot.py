@@ -412,7 +412,7 @@ def _clock(value: float) -> str:
 
 
 def _clock_short(value: float) -> str:
-    """Write seconds as three digits in the unit that suits them."""
+    """Format seconds with three digits, in a suitable unit."""
     return f"{short(1e6 * value)} µs" if value < 1e-3 else f"{short(1e3 * value)} ms"
 
 
@@ -436,7 +436,7 @@ def _panel(row: Row) -> Panel:
 
 
 def _amount(value: float, unit: str) -> str:
-    """Write an amount in a unit of Grafana's, as short as it can be."""
+    """Format an amount in one of Grafana's units, as short as possible."""
     if unit == "s":
         return f"{1000 * value:.3g} ms" if value < 1 else f"{value:.3g} s"
     for size, sign in ((1e9, "G"), (1e6, "M"), (1e3, "k")):

@@ -70,13 +70,13 @@ def seconds(summary: Row) -> Measured:
 
 
 def rate(amount: float, summary: Row) -> Measured:
-    """Divide an amount by each second of a summary."""
+    """Divide an amount by each time of a summary: amounts per second."""
     time = seconds(summary)
     return Measured(amount / time.value, amount / time.high, amount / time.low)
 
 
 def gigas(amount: float, summary: Row) -> Measured:
-    """Divide an amount by each second of a summary, in units of 10**9."""
+    """Divide an amount by each time of a summary: units of 10**9 per second."""
     return rate(amount / GIGA, summary)
 
 
@@ -87,7 +87,7 @@ def of_rounds(values: Iterable[float]) -> Measured:
 
 
 def card(document: Row) -> str:
-    """Name the GPU of a run with its processor's cores, or the cores alone."""
+    """Describe the machine of a run: its GPU if it has one, and the number of cores."""
     about = document.get("machine", document)
     device = about.get("device") or about.get("gpu") or document.get("alone", {}).get("device")
     if not device:

@@ -77,7 +77,7 @@ def genome(num_bases: int, record_bases: int = RECORD_BASES) -> Iterator[bytes]:
 
 
 def send(port: int, query: dict[str, Any], pieces: Iterable[bytes]) -> Streamed:
-    """Post pieces as a chunked body and read the answer meanwhile."""
+    """Post pieces as a chunked body, and read the answer at the same time."""
     with closing(socket.create_connection(("127.0.0.1", port))) as connection:
         target = f"/v1/encode/fasta?{urlencode(query)}"
         head = f"POST {target} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n"

@@ -62,7 +62,7 @@ class Client:
         return json.loads(answer)
 
     def _answer(self) -> tuple[int, bytes]:
-        """Read an answer with a content-length, which all answers here have: its status and body.
+        """Read an answer, which has a content-length like all answers here: its status and body.
 
         Raises:
             ConnectionError: it ended before that.

@@ -137,13 +137,13 @@ class Replica:
         self.start()
 
     def start(self) -> None:
-        """Start it, and wait until it is ready."""
+        """Start the replica, and wait until it is ready."""
         self._stack = contextlib.ExitStack()
         context = service_process(self.folder, self.settings, port=self.port)
         self.running = self._stack.enter_context(context)
 
     def restart(self) -> None:
-        """End it by SIGTERM, and start it again.
+        """End the replica by SIGTERM, and start it again.
 
         Raises:
             RuntimeError: it did not end with 0.
@@ -153,7 +153,7 @@ class Replica:
         self.start()
 
     def stop(self) -> None:
-        """End it."""
+        """End the replica."""
         self._stack.close()
 
 

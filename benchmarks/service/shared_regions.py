@@ -120,7 +120,7 @@ def settings(rows: Text, has_device: bool) -> dict[str, object]:
 
 
 def seconds_a_call(pool: ThreadPoolExecutor, calls: Sequence[Callable[[], object]]) -> float:
-    """Measure the seconds of a call while others wait; all write the same ids."""
+    """Measure the seconds per call of several simultaneous calls; all write the same ids."""
 
     def volley(call: Callable[[], object]) -> None:
         for _ in range(VOLLEY):

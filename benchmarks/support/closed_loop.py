@@ -85,7 +85,7 @@ class Connection(asyncio.Protocol):
             self.transport.close()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Tell the run that this connection is done."""
+        """Report to the run that this connection is closed."""
         if not self.closed.done():
             self.closed.set_result(None)
 

@@ -55,7 +55,7 @@ def numbers(seed: int, count: int, begin: int = 0) -> NDArray[np.uint64]:
 
 
 def _below(seed: int, count: int, limit: int) -> Bytes:
-    """Make uint8[count] below `limit`."""
+    """Make random uint8[count] below `limit`."""
     drawn = numbers(seed, count // 8 + 1).view(np.uint8)[:count].astype(np.uint16)
     return (drawn * np.uint16(limit) >> 8).astype(np.uint8)
 

@@ -14,7 +14,7 @@ from gpu.runtime.device import Device
 
 
 class Clock:
-    """Time on a stream: CUDA events on a device, the wall clock on an emulation."""
+    """Measures the time of a stream: by CUDA events, or by the wall clock on an emulation."""
 
     def __init__(self, device: Device) -> None:
         self._cupy: Any = None

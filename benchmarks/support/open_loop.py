@@ -122,7 +122,7 @@ class Connection:
         )
 
     def close(self) -> None:
-        """End it."""
+        """Close the connection."""
         self.writer.close()
 
 
@@ -240,7 +240,7 @@ class Repeated:
                 self.num_done += self._is_answered(connection, buffer)
 
     def _is_answered(self, connection: socket.socket, buffer: bytearray) -> bool:
-        """Take a whole answer; whether it was 200. Gives up when it is time to stop."""
+        """Read a whole answer, or stop reading at the end of the run; return whether it was 200."""
         connection.settimeout(0.2)
         head, size, length = b"", 0, 1
         while size < length:

@@ -77,7 +77,7 @@ class Running:
 def service_process(
     folder: Path, settings: Mapping[str, object], module: str = "service", port: int | None = None
 ) -> Iterator[Running]:
-    """A service with settings by name; killed at the end if it still runs.
+    """Run a service with settings by name; kill it at the end if it still runs.
 
     Args:
         folder: the folder for its log.

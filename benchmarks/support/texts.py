@@ -52,7 +52,7 @@ class Text:
 
 
 def one_row(name: str, data: Bytes) -> Text:
-    """Make the bytes one row."""
+    """Make a text of one row."""
     return Text(name, data, np.array([0, len(data)], np.int64), borders_in(data))
 
 

@@ -218,7 +218,7 @@ def _compare(name: str, training: Training, expected: Training) -> None:
 
 
 def _continued(watch: Watch, corpus: Corpus, plan: Plan) -> Row:
-    """Make half of the merges on one processor and the rest on the other."""
+    """Train half of the merges on the CPU or GPU, and the rest on the other of the two."""
     options = TrainingOptions(plan.ids)
     expected = train(corpus, options)
     makers: dict[str, Any] = {"cpu": {}, "gpu": {"make_merger": watch}}
@@ -241,7 +241,7 @@ def _after(number: int) -> Callable[[], bool]:
 
 
 def _growth(device: Device, genome: Corpus, plan: Plan) -> Iterator[Row]:
-    """Time the same number of tokens for ever more bases."""
+    """Time trainings of the same number of tokens on growing corpora."""
     watch, bank = Watch(device), bank_of(genome, plan.motifs)
     for num_bases in plan.bases:
         corpus = copies(genome, num_bases)

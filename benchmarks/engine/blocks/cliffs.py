@@ -1,4 +1,4 @@
-"""Times texts that a slow path would slow down: a piece of megabytes, alone and among others."""
+"""Times texts that might take a slow path: one pretoken of megabytes, alone and among others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NUM_ROWS, ROW_BYTES = 1_024, 2_000
 
 
 def alone(session: Session) -> list[Text]:
-    """Make each slow text a separate batch."""
+    """Make a batch of each slow text."""
     return [
         one_row(name, data)
         for size in session.sizes.cliff_bytes

@@ -14,7 +14,7 @@ PROGRAM = Path(__file__).with_name("other_python.py")
 
 
 class OtherTokenizers:
-    """A running `other_python.py`; a context manager that ends it.
+    """A process that runs `other_python.py`; as a context manager, it ends the process.
 
     Args:
         python: the other Python.

@@ -59,7 +59,7 @@ class DeviceTexts:
 
 
 class BlockMerges:
-    """Merges texts on the current CUDA device, with one block per text.
+    """Merges texts on the current CUDA device; each text is merged by one block.
 
     Raises:
         DeviceUnavailable: CuPy is missing.

@@ -104,7 +104,7 @@ class MergeTable:
 
     @property
     def mask(self) -> int:
-        """The number of places less one."""
+        """The number of places minus one, by which hashes are reduced."""
         return len(self.places) - 1
 
 

@@ -120,7 +120,7 @@ def _gputok_speed(found: Found) -> Iterator[Claim]:
 
 
 def _first_faster(found: Found, way: str) -> str:
-    """Return the length from which on a way is faster than tiktoken."""
+    """Return the shortest length from which on a way is faster than tiktoken."""
     faster_from = None
     for tokens in dict.fromkeys(row["tokens"] for row in found.rows):
         ratio = found.ratio({"tokens": tokens, "way": "tiktoken"}, {"tokens": tokens, "way": way})
@@ -419,7 +419,7 @@ def _by_way(results: Results, name: str, measure: str) -> list[float]:
 
 
 def _told(values: Iterable[str]) -> str:
-    """Write a figure for each of WAYS."""
+    """Join the figures of WAYS, in their order."""
     return "; ".join(f"{value} ({way})" for value, way in zip(values, WAYS, strict=True))
 
 

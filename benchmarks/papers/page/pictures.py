@@ -1,4 +1,4 @@
-"""Draws the papers' figures with ours beside, from the results that there are."""
+"""Draws the papers' figures with ours beside them, from the results that were measured."""
 
 from __future__ import annotations
 

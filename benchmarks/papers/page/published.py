@@ -44,7 +44,7 @@ GPUTOK_MACHINE = "RTX 4070"
 
 
 class Quality(NamedTuple):
-    """A row of BlockBPE's Table 1: similarity, accuracy with the pattern and without."""
+    """A row of BlockBPE's Table 1: similarity, and accuracy with and without the pattern."""
 
     similarity: float
     accuracy: float

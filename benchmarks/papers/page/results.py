@@ -1,4 +1,4 @@
-"""Reads the results of benchmarks.papers, of a machine with a GPU and of one without.
+"""Reads the results of benchmarks.papers from machines with and without a GPU.
 
 If both machines have measured a part, the results are those of the machine with a GPU.
 """
@@ -18,7 +18,7 @@ FILES = ("papers/h200.json", "papers/cpu.json")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The rows of a table of a part, and where they were measured."""
+    """The rows of one table of a part, and the machine that measured them."""
 
     rows: list[Row]
     machine: Mapping[str, Any]
@@ -55,7 +55,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """The parts of all machines, those of GPUs first."""
+    """The measured parts of all machines; those of machines with a GPU come first."""
 
     documents: tuple[Row, ...]
 
@@ -80,6 +80,6 @@ class Results:
 
 
 def read_results(folder: Path = FOLDER) -> Results:
-    """Read the files that are there."""
+    """Read the result files of a folder; missing files are skipped."""
     paths = [folder / name for name in FILES]
     return Results(tuple(json.loads(path.read_text()) for path in paths if path.is_file()))

@@ -1,4 +1,4 @@
-"""Fast clients of the bulk APIs: they make requests and parse answers outside the timed span.
+"""Fast clients of the bulk APIs, which make requests and parse answers outside of the timed span.
 
 Blocking sockets in two threads, which release the interpreter lock, so that on two cores the
 server and not the client is measured.

@@ -95,7 +95,7 @@ class Soak:
         return small_text(chance, chance.choice(self.headers))
 
     async def traffic(self, seconds: float, make: Make) -> list[Answer]:
-        """Send open-loop requests and count each in the books."""
+        """Send open-loop requests, and count the outcome of each."""
         answers = await arrivals(self.client, RATE, seconds, make, self.chance)
         for answer in answers:
             self.books.enter(answer.status)
@@ -133,7 +133,7 @@ class Soak:
         return {"num_requests": len(answers), "refused": refused} | quantiles(small)
 
     async def _until_quiet(self) -> None:
-        """Wait until every request that came in has left."""
+        """Wait until the service has answered or refused every request."""
         deadline = perf_counter() + QUIET_S
         while perf_counter() < deadline:
             await asyncio.sleep(0.2)
@@ -149,7 +149,7 @@ class Soak:
         return counters["warptok_requests_received_total", ()] - answered - cancelled
 
     def _compare(self) -> None:
-        """Compare the books of both sides, and those of the queue."""
+        """Compare the counts of the clients, of the service and of its queue."""
         counters = self.running.counters()
         self.batches.clear()
         for (name, labels), number in counters.items():

@@ -1,6 +1,6 @@
 """Faulty clients of the soak: closed connections, half bodies, bursts and others, all at once.
 
-Every request whose head was sent is counted in the books, with or without an answer.
+Every request whose head was sent is counted, with or without an answer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Baselines without a classifier: the most frequent class, or the class of the same seed.
+"""Baselines without a classifier: the most frequent class, overall or among equal seeds.
 
 Only accuracy above these baselines shows that a classifier has learnt.
 """

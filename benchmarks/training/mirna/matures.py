@@ -51,7 +51,7 @@ class Task:
 
     @property
     def majority(self) -> float:
-        """The accuracy of always saying the most frequent class."""
+        """The accuracy of a classifier that always predicts the most frequent class."""
         return float(np.bincount(self.labels).max() / len(self.labels))
 
 
@@ -97,7 +97,7 @@ def _family(species: str, gene: str) -> str:
 
 
 def task(matures: Matures, name: str) -> Task:
-    """Make a task: BurBary (is the family in over two species?) or MultiTop50 (which of 50?)."""
+    """Make BurBary (is the family in over two species?) or MultiTop50 (which of 50 families?)."""
     if name == "BurBary":
         found = defaultdict(set)
         for species, family in zip(matures.species, matures.families, strict=True):

@@ -23,7 +23,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """The most epochs of a training, and how many without a better one end it (`patience`)."""
+    """The limit of epochs, and after how many epochs without improvement training ends."""
 
     max_epochs: int = 60
     patience: int = 8
