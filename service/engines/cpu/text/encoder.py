@@ -92,7 +92,7 @@ class TextEncoder(TokenizersEncoder):
         return None if ids is None else np.frombuffer(ids, np.int32)
 
     def list_short(self, text: str) -> list[int] | None:
-        """Return the ids of `encode_short` as a list."""
+        """Encode a short text like `encode_short`; return the ids as a list."""
         ids: list[int] | None = native.encode_short(self.native, text, True)
         return ids
 
