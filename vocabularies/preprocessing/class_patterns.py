@@ -163,7 +163,7 @@ def _is_text_end(before: str, engine: Engine) -> bool:
 
 
 def _is_certain(quantifier: str, last: str, engine: Engine) -> bool:
-    """Return whether `re` reads a quantifier like the engine; Onig repeats ``{1,3}`` in ``{1,3}+``."""
+    """Return whether `re` reads a quantifier like the engine; Onig's ``{1,3}+`` is a repetition."""
     possessive = quantifier.endswith("}+")
     return last in ("one", "set", "close") and not (engine == "onig" and possessive)
 
