@@ -34,7 +34,7 @@ from typing import Any
 import uvloop
 
 from benchmarks.service.sample_requests import KINDS, huge_text, small_text
-from benchmarks.service.soak.faults import Books, Faults
+from benchmarks.service.soak.faults import Faults, RequestCounts
 from benchmarks.service.soak.server import FORCED
 from benchmarks.support.machine import machine
 from benchmarks.support.open_loop import (
@@ -78,7 +78,7 @@ class Soak:
         self.args = args
         self.headers = [{"x-api-key": key} for key in keys]
         self.chance = random.Random(args.seed)
-        self.books = Books()
+        self.requests = RequestCounts()
         self.client = Client(running.port)
         self.failures: list[str] = []
         self.batches: Counter[str] = Counter()  # By engine.
@@ -98,22 +98,22 @@ class Soak:
         """Send open-loop requests, and count the outcome of each."""
         answers = await arrivals(self.client, RATE, seconds, make, self.chance)
         for answer in answers:
-            self.books.enter(answer.status)
+            self.requests.enter(answer.status)
         return answers
 
     async def round(self) -> dict[str, Any]:
         """Run a round: traffic beside faults, then small requests alone and beside a long text."""
         half_s = self.args.round_s / 2
-        faults = Faults(self.running.port, self.headers, self.books, self.chance.random())
+        faults = Faults(self.running.port, self.headers, self.requests, self.chance.random())
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(faults.run(half_s))
             with Repeated(self.running.port, self._long_text()) as long:
                 under_faults = await self.traffic(half_s, self.make)
-        self.books.heads += long.num_sent
+        self.requests.heads += long.num_sent
         without = await self.traffic(half_s / 2, self.make_small)
         with Repeated(self.running.port, self._long_text()) as long:
             beside = await self.traffic(half_s / 2, self.make_small)
-        self.books.heads += long.num_sent
+        self.requests.heads += long.num_sent
         await self._until_quiet()
         self._compare()
         return {
@@ -167,11 +167,11 @@ class Soak:
             if name == "warptok_requests_total" and labels[0] in ("/metrics", "/readyz", "/livez")
         )
         received = counters["warptok_requests_received_total", ()] - probes - 1
-        self.books.received.append(int(received))
-        if received != self.books.heads:
-            self.failures.append(f"{self.books.heads} requests sent, {received} received")
-        if self.books.lost:
-            self.failures.append(f"{self.books.lost} requests got no answer")
+        self.requests.received.append(int(received))
+        if received != self.requests.heads:
+            self.failures.append(f"{self.requests.heads} requests sent, {received} received")
+        if self.requests.lost:
+            self.failures.append(f"{self.requests.lost} requests got no answer")
 
     async def end(self) -> dict[str, Any]:
         """Send SIGTERM during traffic: accepted requests are answered, the others refused."""
@@ -220,10 +220,10 @@ async def run(args: argparse.Namespace, running: Running, keys: list[str]) -> di
     ]
     without, beside = map(statistics.median, p99s)
     return {
-        "requests": soak.books.heads,
-        "received": soak.books.received[-1],
+        "requests": soak.requests.heads,
+        "received": soak.requests.received[-1],
         "batches": dict(soak.batches),
-        "answered_by_status": soak.books.by_status,
+        "answered_by_status": soak.requests.by_status,
         "resident_growth_percent": growth,
         "small_p99_ms": {"without": without, "beside": beside, "ratio": round(beside / without, 2)},
         "failures": soak.failures,

@@ -29,7 +29,7 @@ Headers = Mapping[str, str]
 
 
 @dataclass(slots=True)
-class Books:
+class RequestCounts:
     """The clients' counts of requests and answers.
 
     Attributes:
@@ -60,10 +60,12 @@ class Faults:
         counts: how often each fault was caused, and which answers it got.
     """
 
-    def __init__(self, port: int, headers: Sequence[Headers], books: Books, seed: float) -> None:
+    def __init__(
+        self, port: int, headers: Sequence[Headers], requests: RequestCounts, seed: float
+    ) -> None:
         self.port = port
         self.headers = headers
-        self.books = books
+        self.requests = requests
         self.chance = random.Random(seed)
         self.counts: Counter[str] = Counter()
         self._text = english(self.chance, BURST_BYTES)
@@ -103,7 +105,7 @@ class Faults:
         with contextlib.suppress(*GONE):
             status, body = await connection.ask(request)
         connection.close()
-        self.books.enter(status)
+        self.requests.enter(status)
         return status, body
 
     async def _killed(self) -> None:
@@ -116,7 +118,7 @@ class Faults:
         with contextlib.suppress(*GONE):
             await connection.writer.drain()
         await asyncio.sleep(self.chance.choice((0.0, 0.005, 0.1)))
-        self.books.heads += 1
+        self.requests.heads += 1
         connection.close()
 
     async def _half_sent(self) -> None:
@@ -126,7 +128,7 @@ class Faults:
         connection = await Connection.open(self.port)
         connection.writer.write(request.head + request.body[: len(request.body) // 2])
         await asyncio.sleep(self.chance.choice((0.1, 1.0)))
-        self.books.heads += 1
+        self.requests.heads += 1
         connection.close()
 
     async def _slow_reader(self) -> None:
@@ -141,7 +143,7 @@ class Faults:
                 for _ in range(10):
                     await connection.reader.read(65_536)
                     await asyncio.sleep(0.1)
-        self.books.heads += 1
+        self.requests.heads += 1
         connection.close()
 
     async def _silent(self) -> None:
@@ -173,7 +175,7 @@ class Faults:
         with contextlib.suppress(*GONE):
             status, _ = await answering
         connection.close()
-        self.books.enter(status)
+        self.requests.enter(status)
         self.counts[f"trickled {status}"] += 1
 
     async def _burst(self) -> None:
