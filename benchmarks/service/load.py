@@ -128,7 +128,7 @@ async def run(args: argparse.Namespace, running: Running) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run the command line."""
+    """Measure the chosen loads, and write the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", default=["kinds", "mixed", "beside"])
     parser.add_argument("--seconds", type=float, default=10.0)

@@ -122,7 +122,7 @@ class _Times:
 def learn_on(
     watch: Watch, corpus: Corpus, options: TrainingOptions, bank: MotifBank | None, times: _Times
 ) -> Training:
-    """Train once on the device."""
+    """Train once on the device, and add the seconds to `times`."""
     begin = perf_counter()
     training = train(corpus, options, motifs=bank, make_merger=watch)
     end = perf_counter()
@@ -188,7 +188,7 @@ def _proofs(device: Device, corpora: dict[str, Corpus], plan: Plan) -> Iterator[
         training = learn_on(watch, corpus, options, bank, times)
         _compare(name, training, expected)
         changed = {key for key in options.__slots__ if _differs(options, key)}
-        yield _told(
+        yield _print_row(
             {
                 "corpus": name,
                 "bases": corpus.num_bases,
@@ -200,7 +200,7 @@ def _proofs(device: Device, corpora: dict[str, Corpus], plan: Plan) -> Iterator[
                 "gpu_s": times.whole[0],
             }
         )
-    yield _told(_continued(watch, corpora["genomes"], plan))
+    yield _print_row(_continued(watch, corpora["genomes"], plan))
 
 
 def _differs(options: TrainingOptions, key: str) -> bool:
@@ -269,10 +269,10 @@ def _growth(device: Device, genome: Corpus, plan: Plan) -> Iterator[Row]:
             row["ns_per_base"] = 1e9 * row["wall"]["median_s"] / num_bases
             if num_bases == LIMIT_BASES:
                 row["limit_s"] = LIMIT_S
-            yield _told(row)
+            yield _print_row(row)
 
 
-def _told(row: Row) -> Row:
+def _print_row(row: Row) -> Row:
     shown = {
         name: f"{value['median_s']:.3f} s ({value['min_s']:.3f} to {value['max_s']:.3f})"
         for name, value in row.items()

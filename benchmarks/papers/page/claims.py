@@ -50,7 +50,7 @@ def chosen(is_so: bool, otherwise: str = NOT) -> str:
 
 
 def gputok(results: Results) -> Iterator[Claim]:
-    """Judge GPUTok."""
+    """Yield GPUTok's claims, each with our finding and a verdict."""
     found = results.table("sweep", "sweep")
     yield Claim(
         "the kernels give the ids of their CPU reference: merges without the pattern",
@@ -162,7 +162,7 @@ def _gputok_kernels(found: Found) -> Iterator[Claim]:
 
 
 def blockbpe(results: Results) -> Iterator[Claim]:
-    """Judge BlockBPE."""
+    """Yield BlockBPE's claims, each with our finding and a verdict."""
     quality = results.table("quality", "quality")
     words = "without the pattern, ids of GSM8K have a similarity of 0.989 (Llama 3.1)"
     rows = [row for row in quality.rows if "GSM8K" in row["text"]]
@@ -258,7 +258,7 @@ def _ratios(
 
 
 def dnatok(results: Results) -> Iterator[Claim]:
-    """Judge DNATok."""
+    """Yield DNATok's claims, each with our finding and a verdict."""
     yield from _dnatok_encode(results.table("encode", "encode"))
     transfer = results.table("transfer", "transfer")
     words = "int32 staging copies 1.3 to 1.9 times as many ids a second as HF native"
@@ -374,7 +374,7 @@ def _dnatok_scenarios(found: Found) -> Iterator[Claim]:
 
 
 def mtdna(results: Results) -> Iterator[Claim]:
-    """Judge the mtDNA document."""
+    """Yield the claims of the mtDNA document, each with our finding and a verdict."""
     facts = {row["fact"]: row["value"] for row in results.table("windows", "facts").rows}
     for fact, said in paper.MTDNA_FACTS.items():
         words = f"{fact}: {said:,}"
@@ -418,13 +418,13 @@ def _by_way(results: Results, name: str, measure: str) -> list[float]:
     return [found[way] for way in WAYS] if {*WAYS} <= found.keys() else []
 
 
-def _told(values: Iterable[str]) -> str:
+def _join_figures(values: Iterable[str]) -> str:
     """Join the figures of WAYS, in their order."""
     return "; ".join(f"{value} ({way})" for value, way in zip(values, WAYS, strict=True))
 
 
 def geneticbpe(results: Results) -> Iterator[Claim]:
-    """Judge GeneticBPE's claims on motifs and compression."""
+    """Yield GeneticBPE's claims on motifs and compression, each with a verdict."""
     names = ("BPE", "GeneticBPE (λ = 1)", "GeneticBPE", "GeneticBPE (λ = 5)", "GeneticBPE (1024)")
     plain, weak, genetic, strong, large = (_by_way(results, name, "distortion") for name in names)
     words = "distortion falls from 0.25 (BPE) to 0.05"
@@ -434,24 +434,24 @@ def geneticbpe(results: Results) -> Iterator[Claim]:
     pairs = [*zip(plain, genetic, strict=True)]
     falls = [after < before for before, after in pairs]
     lower = "lower on distinct sequences only" if falls == [False, True, True] else "lower"
-    here = _told(f"{before:.3f} to {after:.3f}" for before, after in pairs)
+    here = _join_figures(f"{before:.3f} to {after:.3f}" for before, after in pairs)
     yield Claim(words, here, f"{lower}; 0.05 {NOT}")
     triples = [*zip(weak, genetic, strong, strict=True)]
     best = [min(triple) == triple[1] for triple in triples]
     verdict = chosen(all(best), f"{VERIFIED} in {sum(best)} of {len(best)} ways")
-    here = _told(f"{low:.3f}, {middle:.3f}, {high:.3f}" for low, middle, high in triples)
+    here = _join_figures(f"{low:.3f}, {middle:.3f}, {high:.3f}" for low, middle, high in triples)
     yield Claim("of λ = 1, 2.5 and 5 the distortion is least at 2.5", here, verdict)
     further = all(after < before for before, after in zip(genetic, large, strict=True))
-    here = _told(f"{value:.3f}" for value in large)
+    here = _join_figures(f"{value:.3f}" for value in large)
     yield Claim("1,024 ids lower it further, to 0.04", here, f"{chosen(further)}; 0.04 {NOT}")
     yield from _genetic_tokens(results)
 
 
 def _genetic_tokens(results: Results) -> Iterator[Claim]:
-    """Judge GeneticBPE's compression and splits."""
+    """Yield GeneticBPE's claims on compression and split motifs, each with a verdict."""
     compression = _by_way(results, "GeneticBPE", "compression")
     is_near = any(abs(value - GENETIC_COMPRESSION) < NEAR for value in compression[1:])
-    here = _told(f"{value:.2f}" for value in compression)
+    here = _join_figures(f"{value:.2f}" for value in compression)
     yield Claim("compression is 3.1", here, f"{chosen(is_near)} on distinct sequences")
     splits = zip(
         _by_way(results, "BPE", "split_rate"),
@@ -459,7 +459,7 @@ def _genetic_tokens(results: Results) -> Iterator[Claim]:
         strict=True,
     )
     less = [1 - after / before for before, after in splits]
-    here = _told(f"{100 * share:.0f} %" for share in less)
+    here = _join_figures(f"{100 * share:.0f} %" for share in less)
     yield Claim("80 % fewer motifs are split than by BPE", here, chosen(max(less) >= FEWER_SPLITS))
 
 
