@@ -182,7 +182,7 @@ def _find_named(
 ) -> Found:
     """Find a built-in vocabulary, or read a file or folder."""
     from vocabularies import builtin
-    from vocabularies.formats import describe_ignored, read_vocabulary
+    from vocabularies.formats import read_with_notes
 
     name, path = os.fspath(source), Path(source)
     if isinstance(source, str) and source in builtin.BUILTINS:
@@ -199,8 +199,10 @@ def _find_named(
         message = f"{name!r} is neither a built-in vocabulary nor a file; {hint}"
         raise UnknownVocabulary(message)
     files = {path.name: path.read_bytes()}
-    vocabulary = read_vocabulary(files, pretokenizer=pretokenizer, special_tokens=special_tokens)
-    _warn(name, describe_ignored(files, vocabulary))
+    vocabulary, notes = read_with_notes(
+        files, pretokenizer=pretokenizer, special_tokens=special_tokens
+    )
+    _warn(name, notes)
     return Found(vocabulary, Defaults(name))
 
 
@@ -244,12 +246,12 @@ def _read_huggingface(source: Any, backend: Any) -> Found:
     Padding and truncation of a `tokenizers.Tokenizer` are ignored with a warning; those of
     transformers are ignored silently, as they are left over from its last call.
     """
-    from vocabularies.formats import describe_ignored, read_vocabulary
+    from vocabularies.formats import read_with_notes
 
     files = {"tokenizer.json": backend.to_str().encode()}
-    vocabulary = read_vocabulary(files)
+    vocabulary, notes = read_with_notes(files)
     if backend is source:
-        _warn("tokenizers.Tokenizer", describe_ignored(files, vocabulary))
+        _warn("tokenizers.Tokenizer", notes)
         return Found(vocabulary, Defaults("tokenizers.Tokenizer"))
     roles = {}
     for role in ROLES:

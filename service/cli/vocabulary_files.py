@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from vocabularies import builtin
-from vocabularies.formats import FORMATS, describe_ignored, read_vocabulary, write_vocabulary
+from vocabularies.formats import FORMATS, read_with_notes, write_vocabulary
 from vocabularies.formats.folders import find_tokenizer_files
 from vocabularies.model.vocabulary import Vocabulary
 
@@ -53,10 +53,10 @@ def open_vocabulary(
     else:
         raise NoSuchVocabulary(_unknown(source))
     files = {file.name: file.read_bytes() for file in paths}
-    vocabulary = read_vocabulary(
+    vocabulary, notes = read_with_notes(
         files, pretokenizer=pretokenizer, special_tokens=special_tokens, decoder=decoder
     )
-    for note in describe_ignored(files, vocabulary):
+    for note in notes:
         print(f"warptok: {source}: {note}", file=sys.stderr)
     return vocabulary
 

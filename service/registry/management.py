@@ -153,8 +153,8 @@ class VocabularyManager:
         files = dict(upload.files)
         config = TokenizerConfig.of_files(files, self.settings.max_template_bytes)
         files = formats.with_configuration(files, upload.files)
-        vocabulary = await asyncio.to_thread(
-            formats.read_vocabulary,
+        vocabulary, notes = await asyncio.to_thread(
+            formats.read_with_notes,
             files,
             format=upload.format,
             pretokenizer=upload.pretokenizer,
@@ -166,7 +166,6 @@ class VocabularyManager:
             config.refuse_other_ids(vocabulary)
             if "merges.txt" in files:
                 config.refuse_other_rule(has_pretokenizer=upload.pretokenizer is not None)
-        notes = await asyncio.to_thread(formats.describe_ignored, files, vocabulary, upload.format)
         if vocabulary.decoder == "blanks":
             notes += (BLANKS,)
         entry, created = await self.register(name, vocabulary, replace, config, notes)

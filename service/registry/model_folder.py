@@ -20,7 +20,7 @@ from service.registry.names import find_name_fault
 from service.registry.tokenizer_config import CONFIG_FILES, DEFAULT, TokenizerConfig
 from service.security.addresses import split_names
 from vocabularies.errors import VocabularyError
-from vocabularies.formats import describe_ignored, read_vocabulary
+from vocabularies.formats import read_with_notes
 from vocabularies.formats.folders import find_tokenizer_files
 from vocabularies.formats.parsing import decode_text
 from vocabularies.formats.tiktoken.ranks import is_rank_file
@@ -148,7 +148,7 @@ def read_folder(
     config = TokenizerConfig({}) if config is None else config
     files = {path.name: path.read_bytes() for path in paths}
     is_ranks = is_rank_file(files[paths[0].name])
-    vocabulary = read_vocabulary(
+    vocabulary, notes = read_with_notes(
         files,
         pretokenizer=pretokenizer,
         special_tokens=config.listed_tokens() if is_ranks else None,
@@ -162,7 +162,7 @@ def read_folder(
     length = max_length or _find_length(folder, values.get(LENGTH))
     if length is not None:
         values[LENGTH] = length
-    return Model(vocabulary, TokenizerConfig(values), describe_ignored(files, vocabulary))
+    return Model(vocabulary, TokenizerConfig(values), notes)
 
 
 def _list_templates(template: Any) -> list[Any]:

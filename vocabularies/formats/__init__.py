@@ -12,7 +12,7 @@ that its format cannot represent. The package does not depend on HTTP or on wher
 
 from vocabularies.formats.vocabulary_files import FORMATS as FORMATS
 from vocabularies.formats.vocabulary_files import WRITABLE_FORMATS as WRITABLE_FORMATS
-from vocabularies.formats.vocabulary_files import describe_ignored as describe_ignored
 from vocabularies.formats.vocabulary_files import read_vocabulary as read_vocabulary
+from vocabularies.formats.vocabulary_files import read_with_notes as read_with_notes
 from vocabularies.formats.vocabulary_files import with_configuration as with_configuration
 from vocabularies.formats.vocabulary_files import write_vocabulary as write_vocabulary

@@ -15,10 +15,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from pathlib import PurePosixPath
+from typing import Any, NamedTuple
 
 from vocabularies.errors import Finding, VocabularyError
 from vocabularies.formats.canonical_files import CHECKSUM_PREFIX, read_canonical, strip_checksum
-from vocabularies.formats.huggingface.reader import describe_unfollowed, read_tokenizer_json
+from vocabularies.formats.huggingface.reader import (
+    describe_unfollowed,
+    read_tokenizer_document,
+)
 from vocabularies.formats.huggingface.writer import tokenizer_json
 from vocabularies.formats.parsing import parse_json, refuse_binary_files
 from vocabularies.formats.sentencepiece.class_config import CONFIG_FILES
@@ -62,6 +66,25 @@ _ARGUMENTS = {
 }
 
 
+class Reading(NamedTuple):
+    """A vocabulary that was read from files.
+
+    Attributes:
+        vocabulary: the vocabulary.
+        notes: descriptions of the settings in the files that the vocabulary ignores.
+    """
+
+    vocabulary: Vocabulary
+    notes: tuple[str, ...] = ()
+
+
+class _Detected(NamedTuple):
+    """The format of files, and the content of a JSON file that was parsed to detect it."""
+
+    kind: str
+    document: Any = None
+
+
 def read_vocabulary(
     files: Mapping[str, bytes],
     *,
@@ -72,6 +95,30 @@ def read_vocabulary(
     decoder: str = "file",
 ) -> Vocabulary:
     """Read the vocabulary of one file, or of several that belong together.
+
+    Arguments and errors are those of `read_with_notes`.
+    """
+    reading = read_with_notes(
+        files,
+        format=format,
+        pretokenizer=pretokenizer,
+        special_tokens=special_tokens,
+        id_offset=id_offset,
+        decoder=decoder,
+    )
+    return reading.vocabulary
+
+
+def read_with_notes(
+    files: Mapping[str, bytes],
+    *,
+    format: str = "auto",
+    pretokenizer: str | None = None,
+    special_tokens: Mapping[str, int] | None = None,
+    id_offset: int = 0,
+    decoder: str = "file",
+) -> Reading:
+    """Read the vocabulary of files, and describe what it ignores; parse each JSON file once.
 
     Args:
         files: file name -> content.
@@ -91,7 +138,8 @@ def read_vocabulary(
     named = _base_names(files)
     if len(named) < len(files):
         raise VocabularyError.at("files", "two files have the same name")
-    kind = _detect(named) if format == "auto" else format
+    detected = _detect(named) if format == "auto" else _Detected(format)
+    kind = detected.kind
     if kind not in FORMATS:
         message = f"unknown format {kind!r}; known are {', '.join(FORMATS)}"
         raise VocabularyError.at("format", message)
@@ -104,14 +152,15 @@ def read_vocabulary(
     if decoder not in DECODERS:
         raise VocabularyError.at("decoder", f"{decoder!r} is not one of {', '.join(DECODERS)}")
     if kind == "tokenizer.json" and len(named) == 1:
-        [data] = named.values()
-        return read_tokenizer_json(data, decodes_inversely=decoder == "inverse")
+        document = _parsed(detected, named)
+        vocabulary = read_tokenizer_document(document, decodes_inversely=decoder == "inverse")
+        return Reading(vocabulary, describe_unfollowed(document, vocabulary))
     if kind == "sentencepiece":
-        return read_sentencepiece(named, decodes_inversely=decoder == "inverse")
-    vocabulary = _read(kind, named, pretokenizer, special_tokens, id_offset or None)
+        return Reading(read_sentencepiece(named, decodes_inversely=decoder == "inverse"))
+    vocabulary = _read(detected, named, pretokenizer, special_tokens, id_offset or None)
     if decoder == "inverse" and vocabulary.decoder != "inverse":
-        return dataclasses.replace(vocabulary, decoder="inverse")
-    return vocabulary
+        vocabulary = dataclasses.replace(vocabulary, decoder="inverse")
+    return Reading(vocabulary)
 
 
 def with_configuration(
@@ -121,24 +170,6 @@ def with_configuration(
     if not any(map(is_sentencepiece, files.values())):
         return dict(files)
     return {name: configuration[name] for name in CONFIG_FILES if name in configuration} | {**files}
-
-
-def describe_ignored(
-    files: Mapping[str, bytes], vocabulary: Vocabulary, format: str = "auto"
-) -> tuple[str, ...]:
-    """Describe the settings in a vocabulary's files that `read_vocabulary` ignores.
-
-    Args:
-        files: files that `read_vocabulary` reads.
-        vocabulary: the vocabulary of the files.
-        format: as for `read_vocabulary`.
-    """
-    named = _base_names(files)
-    kind = _detect(named) if format == "auto" else format
-    if kind != "tokenizer.json":
-        return ()
-    (data,) = named.values()  # `read_vocabulary` accepts such a file only alone.
-    return describe_unfollowed(data, vocabulary)
 
 
 def _base_names(files: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -159,13 +190,20 @@ def _check_arguments(kind: str, arguments: Mapping[str, object]) -> None:
             raise VocabularyError.at("pretokenizer", str(error)) from error
 
 
+def _parsed(detected: _Detected, files: Mapping[str, bytes]) -> Any:
+    """Return the content of a single JSON file."""
+    [data] = files.values()
+    return parse_json(data) if detected.document is None else detected.document
+
+
 def _read(
-    kind: str,
+    detected: _Detected,
     files: Mapping[str, bytes],
     pretokenizer: str | None,
     special_tokens: Mapping[str, int] | None,
     id_offset: int | None,
 ) -> Vocabulary:
+    kind = detected.kind
     if len(files) > 1:
         return _read_several(kind, files, pretokenizer, special_tokens)
     [data] = files.values()
@@ -178,7 +216,7 @@ def _read(
                 id_offset=id_offset,
             )
         case "tekken.json":
-            return _read_tekken(data)
+            return _read_tekken(_parsed(detected, files))
         case "kmer":
             return read_kmer_config(data)
         case "canonical":
@@ -206,8 +244,7 @@ def _read_several(
     raise VocabularyError.at("files", message)
 
 
-def _read_tekken(data: bytes) -> Vocabulary:
-    document = parse_json(data)
+def _read_tekken(document: Any) -> Vocabulary:
     if not is_tekken(document):
         message = "a tekken.json must have an object config with default_num_special_tokens"
         raise VocabularyError.at("config", message)
@@ -231,29 +268,30 @@ def _read_folder(files: Mapping[str, bytes]) -> Vocabulary:
     return vocabulary
 
 
-def _detect(files: Mapping[str, bytes]) -> str:
+def _detect(files: Mapping[str, bytes]) -> _Detected:
     """Detect the format by the names of the files, else by the beginning of the content."""
     names = files.keys()
     if any(map(is_sentencepiece, files.values())):
-        return "sentencepiece"
+        return _Detected("sentencepiece")
     if CONFIG_NAME in names:
-        return "kmer"
+        return _Detected("kmer")
     if "merges.txt" in names or names == {"vocab.json"}:
-        return "vocab.json"
+        return _Detected("vocab.json")
     [(name, data), *_] = files.items()
     if name in ("tokenizer.json", "tekken.json", "vocab.txt"):
-        return name
+        return _Detected(name)
     if data.startswith((canonical.MAGIC, CHECKSUM_PREFIX)):
-        return "canonical"
+        return _Detected("canonical")
     if name == "tokenizer_config.json":
         raise _config_alone_error()
     if data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{":
-        return _detect_json(data)
+        document = parse_json(data)
+        return _Detected(_detect_document(document), document)
     if name.endswith(".tiktoken") or is_rank_file(data):
-        return "tiktoken"
+        return _Detected("tiktoken")
     if name.endswith(".model"):
-        return "sentencepiece"  # A damaged one, whose fault the reader describes.
-    return "vocab.txt"
+        return _Detected("sentencepiece")  # A damaged one, whose fault the reader describes.
+    return _Detected("vocab.txt")
 
 
 def _config_alone_error() -> VocabularyError:
@@ -261,19 +299,19 @@ def _config_alone_error() -> VocabularyError:
     return VocabularyError.at("files", message)
 
 
-def _detect_json(data: bytes) -> str:
+def _detect_document(document: dict[str, Any]) -> str:
     """Detect the format by a field that only it has; anything else is read as tokenizer.json."""
-    document = parse_json(data)
-    if isinstance(document, dict) and "model" in document and "added_tokens" in document:
+    if "model" in document and "added_tokens" in document:
         return "tokenizer.json"
     if is_tekken(document):
         return "tekken.json"
-    if isinstance(document, dict) and "tokenizer_class" in document:
+    if "tokenizer_class" in document:
         raise _config_alone_error()
-    if isinstance(document, dict) and isinstance(document.get("model_type"), str):
+    if isinstance(document.get("model_type"), str):
         return "kmer"
-    words = document.values() if isinstance(document, dict) else ()
-    return "vocab.json" if any(type(token_id) is int for token_id in words) else "tokenizer.json"
+    if any(type(token_id) is int for token_id in document.values()):
+        return "vocab.json"
+    return "tokenizer.json"
 
 
 def write_vocabulary(vocabulary: Vocabulary, format: str) -> dict[str, bytes]:

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 
 from tests.support.inputs.tokenizer_documents import ABC, added, document, encoded
 from vocabularies.errors import VocabularyError
-from vocabularies.formats import describe_ignored, read_vocabulary
+from vocabularies.formats import read_vocabulary, read_with_notes
 from vocabularies.model.types import Upstream
 from vocabularies.reference import tokenizer
 
@@ -308,12 +308,12 @@ def test_an_added_token_has_the_id_that_the_library_gives_it():
     content = document(WORDS, [], added_tokens=tokens)
     files = {"tokenizer.json": encoded(content)}
     library = Tokenizer.from_str(json.dumps(content))
-    vocabulary = read_vocabulary(files)
+    vocabulary, notes = read_with_notes(files)
     assert {token.content: token.id for token in vocabulary.special_tokens} == {
         token["content"]: library.token_to_id(token["content"]) for token in tokens
     }
     assert library.encode("<x>").ids == [3]  # Whatever the file says.
-    (note,) = describe_ignored(files, vocabulary)
+    (note,) = notes
     assert note.endswith("them: '<x>' 3 instead of 7, 'a' 0 instead of 500")
     content["added_tokens"] = [added("<x>", 7)]
     content["model"]["vocab"] = WORDS | {"<x>": 7}

@@ -15,7 +15,14 @@ from tests.support.data_files import data_bytes
 from tests.support.inputs.tokenizer_documents import ABC, BYTES, added, document, encoded
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.errors import VocabularyError
-from vocabularies.formats import FORMATS, WRITABLE_FORMATS, read_vocabulary, write_vocabulary
+from vocabularies.formats import (
+    FORMATS,
+    WRITABLE_FORMATS,
+    read_vocabulary,
+    read_with_notes,
+    vocabulary_files,
+    write_vocabulary,
+)
 from vocabularies.formats.huggingface.writer import tokenizer_json
 from vocabularies.formats.tiktoken.rank_merges import derive_merges
 from vocabularies.formats.word_lists import published_rules as heads
@@ -162,6 +169,22 @@ def test_a_pretrained_folder_comes_back(tmp_path):
     assert read_vocabulary(folder) == real(MTDNA6)
     with pytest.raises(VocabularyError, match="other tokens"):
         read_vocabulary(folder | {"vocab.json": data_bytes(HYENADNA)})
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "body"])
+def test_a_tokenizer_json_is_parsed_once(name, monkeypatch):
+    parsed = []
+
+    def parse_json(data):
+        parsed.append(data)
+        return json.loads(data)
+
+    monkeypatch.setattr(vocabulary_files, "parse_json", parse_json)
+    data = encoded(document({"a": 0}, [], added_tokens=[added("<x>", 7)], padding={"length": 9}))
+    vocabulary, notes = read_with_notes({name: data})
+    assert len(parsed) == 1
+    assert vocabulary.special_tokens[0].id == 1
+    assert [note.split()[0] for note in notes] == ["added", "padding"]
 
 
 def test_the_format_is_found_by_content_where_the_name_says_nothing():

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import NoneType
@@ -45,39 +44,31 @@ _UNFOLLOWED = {
     "truncation": "requests have max_length and truncation_side",
     "padding": "requests have padding, padding_side and pad_id",
 }
-# The words must not be followed by a number, because many vocabularies have them as tokens.
-_MAY_HAVE_UNFOLLOWED = re.compile(rb'"(?:truncation|padding)"\s*+:\s*+(?!null|[0-9])')
-_ADDED_TOKENS = re.compile(rb'"added_tokens"\s*+:\s*+\[(?=\s*+\{)')
 _MAX_RENUMBERED = 20  # Added tokens that a note names.
 _MAX_SHOWN = 200  # Characters of a block that are repeated.
 _FLAGS = ("special", "normalized", "lstrip", "rstrip", "single_word")
 
 
-def describe_unfollowed(data: bytes, vocabulary: Vocabulary) -> tuple[str, ...]:
+def describe_unfollowed(document: Mapping[str, Any], vocabulary: Vocabulary) -> tuple[str, ...]:
     """Describe the settings of a tokenizer.json that the vocabulary ignores.
 
     Args:
-        data: the content of a file that `read_tokenizer_json` accepts.
+        document: the content of a file that `read_tokenizer_document` accepts.
         vocabulary: the vocabulary of the file.
     """
-    notes = _describe_renumbered(data, vocabulary)
-    if not _MAY_HAVE_UNFOLLOWED.search(data):
-        return notes
-    document = parse_json(data)
+    notes = _describe_renumbered(document.get("added_tokens", ()), vocabulary)
     for name, instead in _UNFOLLOWED.items():
-        if isinstance(document, dict) and (block := document.get(name)):
+        if block := document.get(name):
             shown = json.dumps(block, ensure_ascii=False)
             shown = shown if len(shown) <= _MAX_SHOWN else f"{shown[:_MAX_SHOWN]}..."
             notes += (f"{name} of the file is not followed, {instead}: {shown}",)
     return notes
 
 
-def _describe_renumbered(data: bytes, vocabulary: Vocabulary) -> tuple[str, ...]:
+def _describe_renumbered(
+    entries: Iterable[Mapping[str, Any]], vocabulary: Vocabulary
+) -> tuple[str, ...]:
     """Describe the added tokens whose ids differ from those in the file."""
-    if not (found := _ADDED_TOKENS.search(data)):
-        return ()
-    # Only the list is parsed, because parsing the whole file would block other threads.
-    entries, _ = json.JSONDecoder().raw_decode(data[found.end() - 1 :].decode())
     ids = {token.content: token.id for token in vocabulary.special_tokens}
     changed = [
         f"{entry['content']!r} {ids[entry['content']]} instead of {entry['id']}"
@@ -92,17 +83,21 @@ def _describe_renumbered(data: bytes, vocabulary: Vocabulary) -> tuple[str, ...]
 
 
 def read_tokenizer_json(data: bytes, *, decodes_inversely: bool = False) -> Vocabulary:
-    """Read the vocabulary of a tokenizer.json.
+    """Read the vocabulary of a tokenizer.json; see `read_tokenizer_document`."""
+    return read_tokenizer_document(parse_json(data), decodes_inversely=decodes_inversely)
+
+
+def read_tokenizer_document(document: Any, *, decodes_inversely: bool = False) -> Vocabulary:
+    """Read the vocabulary of the parsed content of a tokenizer.json.
 
     Args:
-        data: the content of the file.
+        document: the content of the file, by `parse_json`.
         decodes_inversely: whether ids are decoded to the encoded text instead of by the file's
             decoder.
 
     Raises:
         VocabularyError: the file is invalid; the error lists the place of every fault.
     """
-    document = parse_json(data)
     if not isinstance(document, dict) or not isinstance(document.get("model"), dict):
         raise VocabularyError.at(
             "model", "a tokenizer.json must be an object in which model is an object"

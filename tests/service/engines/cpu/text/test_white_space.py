@@ -19,8 +19,6 @@ from service.engines.encoder import ReferenceEncoder
 from tests.support.data_files import data_bytes
 from vocabularies import builtin
 from vocabularies.batch.batch import Batch, EncodeOptions
-from vocabularies.formats import describe_ignored
-from vocabularies.formats.huggingface import reader
 from vocabularies.model.tables import token_table
 from vocabularies.model.types import Bpe, Normalizer, SpecialToken
 from vocabularies.model.vocabulary import Vocabulary
@@ -208,9 +206,3 @@ def test_a_model_is_read_by_tokenizers_once_for_both_ways_to_see_special_tokens(
         assert plain.encode(text).ids == alone.encode(text).ids
     assert matched.encode("<m>").ids == [256]
     assert plain.encode("<m>").ids != [256]
-
-
-def test_a_token_named_padding_does_not_have_its_file_parsed_again(monkeypatch):
-    monkeypatch.setattr(reader, "parse_json", lambda data: pytest.fail("parsed again"))
-    content = b'{"truncation": null, "padding":null, "model": {"vocab": {"padding": 7}}}'
-    assert describe_ignored({"tokenizer.json": content}, builtin.load("gpt2")) == ()
