@@ -20,8 +20,8 @@ from service.observability.logging import TextLines
 from service.protos import warptok_pb2 as pb
 from service.registry.management import MAX_FILES
 from tests.fuzz.hunt import resident_bytes
+from tests.fuzz.inputs.requests import requests
 from tests.fuzz.open_apis import open_apis
-from tests.fuzz.requests import requests
 from tests.service.apis.grpc.test_grpc import batch_request
 from tests.service.apis.grpc.test_grpc import serving as grpc_serving
 from tests.support.app_client import serving

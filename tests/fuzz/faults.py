@@ -14,7 +14,7 @@ from google.rpc import code_pb2
 
 from service.http.error_responses import SHAPES
 from service.observability.logging import TextLines
-from tests.fuzz.messages import CANARY, Message
+from tests.fuzz.inputs.messages import CANARY, Message
 
 NO_REQUEST = b"Invalid HTTP request received."  # The parser's own words for what is no HTTP.
 OURS = (code_pb2.INTERNAL, code_pb2.UNKNOWN, code_pb2.DATA_LOSS, code_pb2.UNIMPLEMENTED)

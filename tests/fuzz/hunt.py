@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from random import Random
 
-from tests.fuzz.calls import calls
 from tests.fuzz.faults import Answer, fault_of
-from tests.fuzz.messages import CANARY, Message
-from tests.fuzz.mutators import changed
+from tests.fuzz.inputs.calls import calls
+from tests.fuzz.inputs.messages import CANARY, Message
+from tests.fuzz.inputs.mutators import changed
+from tests.fuzz.inputs.requests import requests
+from tests.fuzz.inputs.uploads import uploads
 from tests.fuzz.open_apis import Apis
-from tests.fuzz.requests import requests
-from tests.fuzz.uploads import uploads
 from vocabularies.batch.batch import EncodeOptions, RowRefused
 from vocabularies.model.types import Upstream
 from vocabularies.reference import tokenizer

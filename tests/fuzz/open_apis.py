@@ -19,8 +19,8 @@ from service.http.connection.protocol import make_protocol
 from service.http.streaming_response import BrokenStream
 from service.server.app import create_app
 from tests.fuzz.faults import Answer, Lines, logged
-from tests.fuzz.messages import Message
-from tests.fuzz.uploads import chat_upload
+from tests.fuzz.inputs.messages import Message
+from tests.fuzz.inputs.uploads import chat_upload
 
 PATIENCE_S = 0.5
 PIECES = 3  # Into how many a body is cut.

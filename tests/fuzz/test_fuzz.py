@@ -8,9 +8,9 @@ from service.engines.base import Engine
 from service.engines.cpu.engine import CpuEngine
 from tests.fuzz.faults import Answer, Lines, fault_of
 from tests.fuzz.hunt import Hunt
-from tests.fuzz.messages import CANARY, Message
+from tests.fuzz.ids.random_ids import random_hunt
+from tests.fuzz.inputs.messages import CANARY, Message
 from tests.fuzz.open_apis import open_apis
-from tests.fuzz.random_ids import random_hunt
 from tests.support.each_engine import MARKS, make_engine
 from tests.support.waiting import run
 

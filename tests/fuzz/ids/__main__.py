@@ -17,8 +17,8 @@ import time
 from functools import partial
 from random import Random
 
-from tests.fuzz.random_ids import random_hunt
-from tests.fuzz.real_ids import real_hunt
+from tests.fuzz.ids.random_ids import random_hunt
+from tests.fuzz.ids.real_ids import real_hunt
 from tests.support.each_engine import ENGINES, make_engine
 
 

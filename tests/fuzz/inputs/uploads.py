@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from tests.fuzz.messages import BOUNDARY, CANARY, Body, Message, Part
+from tests.fuzz.inputs.messages import BOUNDARY, CANARY, Body, Message, Part
 from tests.support.inputs.tokenizer_documents import (
     ABC,
     BYTE_LEVEL,

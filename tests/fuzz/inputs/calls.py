@@ -10,7 +10,7 @@ import numpy as np
 from service.apis.oip.tensors import make_bytes_tensor
 from service.protos import inference_pb2 as oip
 from service.protos import warptok_pb2 as pb
-from tests.fuzz.messages import CANARY, DNA, TEXT, Message
+from tests.fuzz.inputs.messages import CANARY, DNA, TEXT, Message
 from tests.support.inputs.tokenizer_documents import ABC, encoded
 from vocabularies.batch.batch import Batch
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from tests.fuzz.messages import Message, Part
+from tests.fuzz.inputs.messages import Message, Part
 from tests.fuzz.texts import nasty_bytes, nasty_text
 
 NUMBERS = [0, 1, -1, 7, 127, 128, 255, 256, 32767, 65535, 65536, 2**31 - 1, 2**31, 2**32 - 1]

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from service.apis.oip.tensors import make_bytes_tensor
-from tests.fuzz.messages import CANARY, DNA, ENCODERS, TEXT, Message
+from tests.fuzz.inputs.messages import CANARY, DNA, ENCODERS, TEXT, Message
 from vocabularies.batch.batch import Batch
 
 JSON, OCTETS = b"application/json", b"application/octet-stream"
