@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from gpu.engine import GpuEngine
-from tests.support.card_class import use_card_class
 from tests.support.each_device import DEVICES
-from tests.support.prepared_once import prepare_once
+from tests.support.gpus.card_class import use_card_class
+from tests.support.gpus.prepared_once import prepare_once
 from tests.support.server_process import Server, server_process
 
 # quick: every property test with an eighth of its examples, the same ones each time (make test);

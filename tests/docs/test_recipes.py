@@ -15,8 +15,8 @@ import yaml
 
 from service.cli.parser import main
 from tests.docs.test_examples import BLOCK, PRINTED, RECIPES
-from tests.support.corpora import write_jsonl
 from tests.support.data_files import ROOT
+from tests.support.inputs.corpora import write_jsonl
 
 JOB = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PROGRAMS = {

@@ -15,7 +15,7 @@ import pytest
 
 import warptok
 from tests.service.corpus.runners.ray_clusters import local_cluster
-from tests.support.corpora import make_texts, megatron_bytes
+from tests.support.inputs.corpora import make_texts, megatron_bytes
 
 pa = pytest.importorskip("pyarrow")
 ray = pytest.importorskip("ray", reason="pip install 'warptok[ray]'")

@@ -19,10 +19,10 @@ from gpu.errors import NotCovered
 from gpu.kernels.job import constant
 from gpu.small import call
 from gpu.streaming import encode_stream
-from tests.support.card_class import need_largest_class
 from tests.support.each_device import new_engine
 from tests.support.emulation.device import EmulatedDevice
 from tests.support.emulation.kernels import compile_for_device
+from tests.support.gpus.card_class import need_largest_class
 from tests.support.inputs.letter_bpe import merge_lists, repeats, vocabulary_of
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import load

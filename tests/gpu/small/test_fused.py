@@ -20,9 +20,9 @@ from gpu.small.fused import CLUSTER_BYTES, ONE_BLOCK_BYTES
 from gpu.streaming import encode_stream
 from tests.engines.test_contract import OPTIONS, check
 from tests.gpu.large.test_encode import DeviceArray
-from tests.support.card_class import need_largest_class
 from tests.support.each_device import new_engine
 from tests.support.emulation.device import EmulatedDevice, EmulatedStream, note_launches
+from tests.support.gpus.card_class import need_largest_class
 from tests.support.inputs.nasty_texts import SEQUENCES, TEXTS
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import load

@@ -17,9 +17,9 @@ from gpu.small.fused import CLUSTER_BYTES
 from gpu.streaming import encode_stream
 from tests.engines.test_contract import check
 from tests.gpu.large.test_encode import FRAMED
-from tests.support.card_class import need_largest_class
 from tests.support.each_device import new_engine
 from tests.support.emulation.device import EmulatedDevice, note_launches
+from tests.support.gpus.card_class import need_largest_class
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
 from vocabularies.reference import tokenizer

@@ -19,8 +19,8 @@ import pytest
 
 from service.cli.parser import main
 from service.corpus.writing.shard_files import PartialFile
-from tests.support.corpora import folder_bytes, make_texts, write_jsonl
 from tests.support.data_files import ROOT
+from tests.support.inputs.corpora import folder_bytes, make_texts, write_jsonl
 from vocabularies import builtin
 
 Capture = pytest.CaptureFixture[str]

@@ -27,8 +27,8 @@ from service.corpus.runners.threads import ThreadRunner
 from service.corpus.verification import DiffersFromReference, Verifier
 from service.corpus.writing.shard_files import PartialFile
 from service.engines.cpu.engine import CpuEngine
-from tests.support.corpora import folder_bytes, make_texts, megatron_bytes, write_jsonl
 from tests.support.inputs.bgzf_files import block_gzip
+from tests.support.inputs.corpora import folder_bytes, make_texts, megatron_bytes, write_jsonl
 from vocabularies import builtin
 from vocabularies.batch.batch import Batch, EncodeOptions
 

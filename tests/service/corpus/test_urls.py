@@ -12,7 +12,7 @@ import pytest
 
 from service.cli.parser import main
 from service.corpus.inputs import expand, find_inputs
-from tests.support.corpora import make_texts, write_jsonl
+from tests.support.inputs.corpora import make_texts, write_jsonl
 
 fsspec = pytest.importorskip("fsspec")
 pa = pytest.importorskip("pyarrow")

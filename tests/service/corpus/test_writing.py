@@ -17,7 +17,7 @@ from service.corpus.writing.flat import human_count
 from service.corpus.writing.formats import FORMATS
 from service.corpus.writing.shard_files import ShardPlan
 from service.corpus.writing.shuffled import ShuffledWriter, make_piece, shuffled_order
-from tests.support.corpora import folder_bytes, megatron_bytes
+from tests.support.inputs.corpora import folder_bytes, megatron_bytes
 
 pa = pytest.importorskip("pyarrow")
 SOURCE = np.random.default_rng(3)

@@ -19,9 +19,9 @@ from gpu.kernels.catalog import KERNELS, SOURCES
 from gpu.kernels.job import CUDA
 from gpu.kernels.launch_shape import DeviceLimits, launch_shape
 from gpu.runtime.device import Bytes, DeviceInfo
-from tests.support.card_class import EMULATED
 from tests.support.compiled import EMULATION_FLAGS, compiled
 from tests.support.emulation.driver import driver_of, kernel_of
+from tests.support.gpus.card_class import EMULATED
 
 EMULATION = Path(__file__).parent / "cuda" / "emulation.hpp"
 MAX_BLOCKS = 3

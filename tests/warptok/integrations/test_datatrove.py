@@ -14,7 +14,7 @@ from datatrove.pipeline.tokens import DocumentTokenizer as OwnDocumentTokenizer
 from datatrove.pipeline.tokens import DocumentTokenizerMerger
 from tokenizers import Tokenizer
 
-from tests.support.corpora import folder_bytes, make_texts
+from tests.support.inputs.corpora import folder_bytes, make_texts
 from vocabularies import builtin
 from vocabularies.formats.vocabulary_files import write_vocabulary
 from warptok.devices import open_place

@@ -21,7 +21,7 @@ from nemo_curator.stages.text.io.writer.megatron_tokenizer import (
 )
 from nemo_curator.tasks import DocumentBatch
 
-from tests.support.corpora import folder_bytes, make_texts
+from tests.support.inputs.corpora import folder_bytes, make_texts
 from vocabularies import builtin
 from vocabularies.formats.vocabulary_files import write_vocabulary
 from warptok.devices import open_place

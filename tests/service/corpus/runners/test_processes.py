@@ -31,8 +31,8 @@ from service.corpus.runners.processes import (
 from service.corpus.runners.remote_part import PartLost
 from service.corpus.runners.threads import ThreadRunner
 from service.engines.cpu.engine import CpuEngine
-from tests.support.corpora import folder_bytes, make_texts, write_jsonl
 from tests.support.data_files import ROOT
+from tests.support.inputs.corpora import folder_bytes, make_texts, write_jsonl
 from vocabularies import builtin
 from vocabularies.errors import VocabularyError
 

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from tests.service.corpus.runners.ray_clusters import local_cluster
-from tests.support.corpora import folder_bytes, make_texts, write_jsonl
 from tests.support.data_files import ROOT
+from tests.support.inputs.corpora import folder_bytes, make_texts, write_jsonl
 
 pytest.importorskip("ray", reason="pip install 'warptok[ray]'")
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]

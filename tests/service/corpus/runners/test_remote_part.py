@@ -19,7 +19,7 @@ from service.corpus.run import run_job
 from service.corpus.runners.remote_part import Counts, OtherNode, RemoteJob, run_remote_part
 from service.corpus.runners.threads import ThreadRunner
 from service.engines.cpu.engine import CpuEngine
-from tests.support.corpora import folder_bytes, make_texts, write_jsonl
+from tests.support.inputs.corpora import folder_bytes, make_texts, write_jsonl
 from vocabularies import builtin
 
 VOCABULARY = builtin.load("gpt2")
