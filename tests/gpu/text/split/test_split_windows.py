@@ -14,9 +14,9 @@ from gpu.engine import GpuEngine
 from gpu.kernels.families import encode_kernels
 from gpu.kernels.job import constant
 from gpu.text.bpe_tables import bpe_tables
-from tests.gpu.text.test_chain import STRIDE, WINDOW, WINDOW_BYTES
+from tests.gpu.text.split.test_chain import STRIDE, WINDOW, WINDOW_BYTES
+from tests.gpu.text.split.test_split import check, doubled, random_merges
 from tests.gpu.text.test_merge import SEEDS, vocabulary_of
-from tests.gpu.text.test_split import check, doubled, random_merges
 from tests.support.emulation.device import EmulatedDevice
 from vocabularies.model.vocabulary import Vocabulary
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gpu.kernels.job import CUDA, JOB, constant
 from gpu.text.pretokenizer_automaton import COVERED, automaton
-from tests.gpu.text.test_pretokenizer_automaton import representatives
+from tests.gpu.text.pretokenize.test_pretokenizer_automaton import representatives
 from tests.support.compiled import EMULATION_FLAGS, compiled
 from tests.support.data_files import DATA, ROOT, data_bytes
 from tests.support.emulation.kernels import compile_for_device

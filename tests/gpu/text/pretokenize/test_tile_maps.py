@@ -20,8 +20,15 @@ from gpu.text.pretokenizer_automaton import (
     ROW_INNER,
     ROW_STRIDE,
 )
-from tests.gpu.text.test_pretokenize import TILE, Batch, assert_alike, bits, check, library
-from tests.gpu.text.test_pretokenizer_automaton import representatives
+from tests.gpu.text.pretokenize.test_pretokenize import (
+    TILE,
+    Batch,
+    assert_alike,
+    bits,
+    check,
+    library,
+)
+from tests.gpu.text.pretokenize.test_pretokenizer_automaton import representatives
 from tests.support.emulation.kernels import make_job
 
 CHUNK, CHUNKS = 64, TILE // 64

@@ -16,9 +16,9 @@ from gpu.errors import NotCovered
 from gpu.kernels.job import constant
 from gpu.text import bpe_tables as tables
 from gpu.text.bpe_tables import bpe_tables
+from tests.gpu.text.split.test_split import check, doubled
+from tests.gpu.text.split.test_whole_piece import check as check_whole
 from tests.gpu.text.test_merge import SEEDS, vocabulary_of
-from tests.gpu.text.test_split import check, doubled
-from tests.gpu.text.test_whole_piece import check as check_whole
 from tests.support.emulation.device import EmulatedDevice
 from vocabularies.batch.batch import Batch
 from vocabularies.reference.tokenizer import encode
