@@ -12,7 +12,6 @@ import signal
 import threading
 import time
 import traceback
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -23,8 +22,6 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from gpu.runtime.cuda_device import num_devices
-from service.core.version import package_version
-from service.corpus.checkpoint import LOCK
 from service.corpus.job import Job
 from service.corpus.part import PartResult
 from service.corpus.progress import Progress
@@ -33,6 +30,7 @@ from service.corpus.runners.remote_part import (
     PartLost,
     RemoteJob,
     RemotePart,
+    open_remote_job,
     run_remote_part,
 )
 from vocabularies.model.vocabulary import Vocabulary
@@ -94,21 +92,11 @@ class ProcessRunner:
         num_gpus = 0 if self.engine == "cpu" else num_devices()
         if self.engine == "gpu" and not num_gpus:
             raise ValueError("--engine gpu: there is no GPU that CUDA can use")
-        lock = uuid.uuid4().hex
-        (folder / LOCK).write_text(lock)
         num_parts = len(job.parts())
         num_processes = min(self.num_processes, num_parts)
-        remote = RemoteJob(
-            job,
-            vocabulary,
-            folder.absolute(),
-            lock,
-            os.getcwd(),
-            "gpu" if num_gpus else "cpu",
-            max(1, self.num_threads // num_processes),
-            self.num_verified,
-            package_version(),
-        )
+        engine = "gpu" if num_gpus else "cpu"
+        num_threads = max(1, self.num_threads // num_processes)
+        remote = open_remote_job(job, vocabulary, folder, engine, num_threads, self.num_verified)
         with _started(num_processes, remote, num_gpus) as connections:
             parts = self._run_all(connections, num_parts)
         self.progress.num_verified = sum(part.num_verified for part in parts)

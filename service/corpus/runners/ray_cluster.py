@@ -5,9 +5,7 @@ If a node is lost, Ray restarts its part, which continues from the checkpoint.
 
 from __future__ import annotations
 
-import os
 import socket
-import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,8 +14,6 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from service.core.version import package_version
-from service.corpus.checkpoint import LOCK
 from service.corpus.job import Job
 from service.corpus.part import PartResult
 from service.corpus.progress import Progress
@@ -26,6 +22,7 @@ from service.corpus.runners.remote_part import (
     PartLost,
     RemoteJob,
     RemotePart,
+    open_remote_job,
     run_remote_part,
 )
 from vocabularies.model.vocabulary import Vocabulary
@@ -98,18 +95,13 @@ class RayRunner:
         ray.init(self.address, log_to_driver=False, logging_level="ERROR")
         try:
             resources = choose_resources(ray.nodes(), self.engine, self.num_threads)
-            lock = uuid.uuid4().hex
-            (folder / LOCK).write_text(lock)
-            remote = RemoteJob(
+            remote = open_remote_job(
                 job,
                 vocabulary,
-                folder.absolute(),
-                lock,
-                os.getcwd(),
+                folder,
                 "gpu" if resources.num_gpus else "cpu",
                 resources.num_cpus,
                 self.num_verified,
-                package_version(),
             )
             parts = self._run_all(remote, resources)
         finally:

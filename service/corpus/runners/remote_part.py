@@ -6,6 +6,7 @@ It does not import Ray; the caller passes a function that sends counts to the ot
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -65,6 +66,34 @@ class RemoteJob:
     num_threads: int
     num_verified: int
     version: str
+
+
+def open_remote_job(
+    job: Job, vocabulary: Vocabulary, folder: Path, engine: str, num_threads: int, num_verified: int
+) -> RemoteJob:
+    """Write a new lock file to a folder; return the job, whose parts run as long as it is there.
+
+    Args:
+        job: the job.
+        vocabulary: the vocabulary of the job.
+        folder: the folder of the shards.
+        engine: "cpu" or "gpu".
+        num_threads: the number of threads of a part.
+        num_verified: the number of the job's documents that are compared with the reference.
+    """
+    lock = uuid.uuid4().hex
+    (folder / LOCK).write_text(lock)
+    return RemoteJob(
+        job=job,
+        vocabulary=vocabulary,
+        folder=folder.absolute(),
+        lock=lock,
+        working_folder=os.getcwd(),
+        engine=engine,
+        num_threads=num_threads,
+        num_verified=num_verified,
+        version=package_version(),
+    )
 
 
 class Counts(NamedTuple):
