@@ -2,6 +2,9 @@
 
 Only this column is read. Several threads read small row groups; a large row group of Parquet is
 read in order, in pieces. A null is rejected.
+
+The digest of a file needs all of its bytes. Each block is digested by the task that reads the
+documents in it, or next to it, so that a file is read from the disk once.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from io import BufferedReader
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +39,59 @@ ARROW_FILE = b"ARROW1"
 LoadDocuments = Callable[[], Documents]
 
 
+class _Share(NamedTuple):
+    """The bytes of a file that a task counts as read, and the block of them that it digests.
+
+    Attributes:
+        file: the file.
+        num_bytes: the number of bytes.
+        block: the number of the block; None: no block.
+    """
+
+    file: Input
+    num_bytes: int
+    block: int | None
+
+    def digests(self) -> dict[int, bytes]:
+        """Return the digest of the block by its number."""
+        if self.block is None:
+            return {}
+        with naming_errors(self.file), open_input(self.file) as opened:
+            opened.seek(self.block * DIGEST_BYTES)
+            return {self.block: hashlib.sha256(opened.read(DIGEST_BYTES)).digest()}
+
+
+class _Shares:
+    """Divides the bytes of a file among tasks, in order.
+
+    Args:
+        file: the file.
+        job: the job; it may have no digests, and that of a URL is its tag.
+    """
+
+    def __init__(self, file: Input, job: Job) -> None:
+        self._file = file
+        self._is_digested = job.is_digested and file.is_local
+        self._offset = self._num_blocks = 0
+
+    def take(self, offset: int) -> list[_Share]:
+        """Return the bytes up to an offset as one share or more, with at most one block each."""
+        end = min(max(offset, self._offset), self._file.size)
+        is_end = end == self._file.size
+        shares = []
+        if self._is_digested:
+            num_blocks = -(-end // DIGEST_BYTES) if is_end else end // DIGEST_BYTES
+            for block in range(self._num_blocks, num_blocks):
+                block_end = min((block + 1) * DIGEST_BYTES, end)
+                shares.append(_Share(self._file, max(0, block_end - self._offset), block))
+                self._offset = max(self._offset, block_end)
+            self._num_blocks = num_blocks
+        if self._offset < end or not shares:
+            shares.append(_Share(self._file, end - self._offset, None))
+        self._offset = end
+        return shares
+
+
 def read_parquet(file: Input, start: int, job: Job) -> Iterator[LoadDocuments]:
     """Yield functions that load the documents of a Parquet file from a row on.
 
@@ -47,7 +103,9 @@ def read_parquet(file: Input, start: int, job: Job) -> Iterator[LoadDocuments]:
         metadata = parquet.metadata
         column = _find_column(parquet.schema_arrow, job.key)
         groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
-        sizes = [_group_bytes(group, column) for group in groups]
+        chunks = [_find_chunk(group, column) for group in groups]
+        sizes = [chunk.total_uncompressed_size for chunk in chunks]
+        shares = _Shares(file, job)
         first_row, number = 0, 0
         while number < len(sizes):
             last, size = number + 1, sizes[number]
@@ -56,20 +114,28 @@ def read_parquet(file: Input, start: int, job: Job) -> Iterator[LoadDocuments]:
                 last += 1
             num_rows = sum(group.num_rows for group in groups[number:last])
             if first_row + num_rows > start:
+                *others, own = shares.take(_chunk_end(chunks[last - 1]))
+                yield from _digest_tasks(others, max(first_row, start))
                 if size <= LARGE_BYTES:
                     numbers = range(number, last)
-                    yield partial(_load_groups, file, metadata, numbers, first_row, start, job)
+                    yield partial(_load_groups, own, metadata, numbers, first_row, start, job)
                 else:
-                    yield from _read_pieces(parquet, number, first_row, start, size, job)
+                    yield from _read_pieces(parquet, number, first_row, start, size, job, own)
             first_row += num_rows
             number = last
-    yield from _digests(file, first_row, job)
+    yield from _digest_tasks(shares.take(file.size), first_row)
 
 
-def _group_bytes(group: Any, column: str) -> int:
-    """Return the decompressed size of a column in a row group, in bytes."""
-    columns = (group.column(i) for i in range(group.num_columns))
-    return sum(c.total_uncompressed_size for c in columns if c.path_in_schema == column)
+def _find_chunk(group: Any, column: str) -> Any:
+    """Return the metadata of a column in a row group."""
+    chunks = (group.column(i) for i in range(group.num_columns))
+    return next(chunk for chunk in chunks if chunk.path_in_schema == column)
+
+
+def _chunk_end(chunk: Any) -> int:
+    """Return the offset in the file behind a column of a row group."""
+    begin: int = chunk.dictionary_page_offset or chunk.data_page_offset
+    return begin + int(chunk.total_compressed_size)
 
 
 def _find_column(schema: Any, key: str) -> str:
@@ -102,16 +168,16 @@ def _is_text(kind: Any) -> bool:
 
 
 def _load_groups(
-    file: Input, metadata: Any, groups: range, first_row: int, start: int, job: Job
+    share: _Share, metadata: Any, groups: range, first_row: int, start: int, job: Job
 ) -> Documents:
-    with naming_errors(file), open_input(file) as opened:
+    with naming_errors(share.file), open_input(share.file) as opened:
         parquet = pq.ParquetFile(opened, metadata=metadata, pre_buffer=False)
         table = parquet.read_row_groups([*groups], columns=[job.key], use_threads=False)
-        return _make_documents(table.column(0), first_row, start, job)
+        return _make_documents(table.column(0), first_row, start, job, share)
 
 
 def _read_pieces(
-    parquet: Any, number: int, first_row: int, start: int, size: int, job: Job
+    parquet: Any, number: int, first_row: int, start: int, size: int, job: Job, share: _Share
 ) -> Iterator[LoadDocuments]:
     num_rows = parquet.metadata.row_group(number).num_rows
     piece_rows = max(1, min(MAX_PIECE_ROWS, num_rows * TASK_BYTES // size))
@@ -120,7 +186,8 @@ def _read_pieces(
     )
     for batch in batches:
         if first_row + len(batch) > start:
-            yield partial(_make_documents, batch.column(0), first_row, start, job)
+            yield partial(_make_documents, batch.column(0), first_row, start, job, share)
+            share = _Share(share.file, 0, None)
         first_row += len(batch)
 
 
@@ -131,6 +198,7 @@ def read_arrow(file: Input, start: int, job: Job) -> Iterator[LoadDocuments]:
         UnreadableInput: the file cannot be read, or has no column of texts with this name.
     """
     first_row = 0
+    shares = _Shares(file, job)
     with naming_errors(file), open_input(file) as opened:
         begin = opened.read(len(ARROW_FILE))
         opened.seek(0)
@@ -150,9 +218,11 @@ def read_arrow(file: Input, start: int, job: Job) -> Iterator[LoadDocuments]:
         for batch in batches:
             for piece in _cut(batch.column(job.key)):
                 if first_row + len(piece) > start:
-                    yield partial(_make_documents, piece, first_row, start, job)
+                    *others, own = shares.take(opened.tell())
+                    yield from _digest_tasks(others, max(first_row, start))
+                    yield partial(_make_documents, piece, first_row, start, job, own)
                 first_row += len(piece)
-    yield from _digests(file, first_row, job)
+    yield from _digest_tasks(shares.take(file.size), first_row)
 
 
 def _only(schema: Any, key: str) -> Any:
@@ -168,10 +238,11 @@ def _cut(array: Any) -> Iterator[Any]:
         yield array.slice(begin, piece_rows)
 
 
-def _make_documents(column: Any, first_row: int, start: int, job: Job) -> Documents:
+def _make_documents(column: Any, first_row: int, start: int, job: Job, share: _Share) -> Documents:
     """Make documents from the texts from row `start` on; the array begins at row `first_row`."""
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-    array = pa.concat_arrays([chunk.cast(pa.large_binary()) for chunk in chunks])
+    arrays = [chunk.cast(pa.large_binary()) for chunk in chunks]
+    array = arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)  # Copies even a single one.
     array = array.slice(max(0, start - first_row))
     end = first_row + len(column)
     places = np.arange(end - len(array), end)
@@ -193,7 +264,13 @@ def _make_documents(column: Any, first_row: int, start: int, job: Job) -> Docume
     data = array.buffers()[2]
     texts = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
     return Documents(
-        texts[offsets[0] : offsets[-1]], offsets - offsets[0], places, end, 0, sorted(rejects)
+        texts[offsets[0] : offsets[-1]],
+        offsets - offsets[0],
+        places,
+        end,
+        share.num_bytes,
+        sorted(rejects),
+        share.digests(),
     )
 
 
@@ -205,18 +282,20 @@ def _offsets(array: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
     return np.frombuffer(buffer, np.int64)[array.offset : array.offset + len(array) + 1]
 
 
-def _digests(file: Input, end: int, job: Job) -> Iterator[LoadDocuments]:
-    """Yield functions that read a local file for its digest, and return no documents."""
-    for number in range(-(-file.size // DIGEST_BYTES)):
-        yield partial(_digest, file, number, end, job.is_digested and file.is_local)
+def _digest_tasks(shares: list[_Share], end: int) -> Iterator[LoadDocuments]:
+    """Yield functions that digest a share each, and return no documents before row `end`."""
+    for share in shares:
+        yield partial(_digest, share, end)
 
 
-def _digest(file: Input, number: int, end: int, is_digested: bool) -> Documents:
-    digests = {}
-    size = min(DIGEST_BYTES, file.size - number * DIGEST_BYTES)
-    if is_digested:
-        with naming_errors(file), open_input(file) as opened:
-            opened.seek(number * DIGEST_BYTES)
-            digests[number] = hashlib.sha256(opened.read(size)).digest()
+def _digest(share: _Share, end: int) -> Documents:
     none = np.zeros(0, np.int64)
-    return Documents(np.zeros(0, np.uint8), np.zeros(1, np.int64), none, end, size, digests=digests)
+    return Documents(
+        np.zeros(0, np.uint8),
+        np.zeros(1, np.int64),
+        none,
+        end,
+        share.num_bytes,
+        [],
+        share.digests(),
+    )

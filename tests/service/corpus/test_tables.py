@@ -90,6 +90,21 @@ def test_texts_from_any_row_on(tmp_path: Path, kind: str, group_rows: int, name:
         assert all(reject.place >= start for reject in rejects)
 
 
+@pytest.mark.parametrize("group_rows", [7, 50, 500])
+@pytest.mark.parametrize("name", ["a.parquet", "stream.arrow"])
+def test_blocks_are_digested_beside_their_documents(
+    tmp_path: Path, name: str, group_rows: int
+) -> None:
+    (file,), _ = find_inputs([str(write(tmp_path, name, make_table("string"), group_rows))], None)
+    loads = list(read_documents(file, 0, Job((file,), ""), lambda: None))
+    tasks = [load() for load in loads]
+    assert all(len(task.digests) <= 1 for task in tasks)
+    last = max(number for number, task in enumerate(tasks) if len(task.places))
+    assert sum(task.num_bytes for task in tasks[: last + 1]) > file.size / 2
+    digested = sum(len(task.digests) for task in tasks[: last + 1])
+    assert digested * inputs.DIGEST_BYTES > file.size / 2
+
+
 def test_long_texts_are_rejected(tmp_path: Path) -> None:
     path = write(tmp_path, "a.parquet", make_table("string"), 100)
     found, rejects, _ = read(path, max_document_bytes=60)
