@@ -9,6 +9,7 @@ import functools
 import re
 import shutil
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,9 @@ CARDS = {
     "sm_120": CLASSES[99],
 }
 """The limits of the cards of each architecture, by nvcc's name."""
+GENERATIONS = (75, 80, 90)
+"""The oldest card's version, and those from which on the kernels do something else (CUDA_ARCH)."""
+CUDA_ARCH = re.compile(r"__CUDA_ARCH__ *[<>]=? *(\d+)")
 FILES = SOURCES | {
     f"embedding/{path.stem}": (f"embedding/{path.name}",)
     for path in sorted((CUDA / "embedding").glob("*.cu"))
@@ -47,6 +51,15 @@ def known_cards(nvcc: str) -> tuple[str, ...]:
     return tuple(card for card in CARDS if card in listed.split())
 
 
+def by_generation(cards: Iterable[str]) -> dict[int, list[str]]:
+    """Group cards whose PTX is the same, so that the front end of nvcc reads a module once each."""
+    grouped: dict[int, list[str]] = {}
+    for card in cards:
+        version = int(card.removeprefix("sm_"))
+        grouped.setdefault(max(g for g in GENERATIONS if g <= version), []).append(card)
+    return grouped
+
+
 def compile_for_cards(module: str, folder: Path) -> str:
     """Compile a module for every card, and return what ptxas reports of it; skips without nvcc."""
     nvcc = shutil.which("nvcc")
@@ -55,8 +68,8 @@ def compile_for_cards(module: str, folder: Path) -> str:
     source, binary = folder / "source", folder / "binary"
     source.write_text("".join(f'#include "{file}"\n' for file in FILES[module]))
     command = [nvcc, "-std=c++17", "-fatbin", "-Xptxas", "-v", "--threads", "0", f"-I{CUDA}"]
-    for card in known_cards(nvcc):
-        command += ["-gencode", f"arch={card.replace('sm', 'compute')},code={card}"]
+    for generation, cards in by_generation(known_cards(nvcc)).items():
+        command += ["-gencode", f"arch=compute_{generation},code=[{','.join(cards)}]"]
     command += [*unoptimized(nvcc), "-o", str(binary), "-x", "cu", str(source)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -91,6 +104,17 @@ def too_large(kernels: dict[str, int], limits: DeviceLimits) -> list[str]:
         if static + dynamic > limits.shared_bytes:
             large.append(f"{name}: {static} static + {dynamic} dynamic bytes")
     return large
+
+
+def test_kernels_differ_between_generations_alone() -> None:
+    sources = [path.read_text() for path in CUDA.rglob("*.cu*")]
+    compared = {int(version) for source in sources for version in CUDA_ARCH.findall(source)}
+    assert compared == {10 * generation for generation in GENERATIONS[1:]}
+    assert by_generation(CARDS) == {
+        75: ["sm_75"],
+        80: ["sm_80", "sm_86", "sm_89"],
+        90: ["sm_90", "sm_100", "sm_120"],
+    }
 
 
 @pytest.mark.slow
