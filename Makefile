@@ -48,8 +48,9 @@ test: $(VENV)/.installed-dev
 test-all: $(VENV)/.installed-dev
 	$(PYTEST) $(PYTEST_ARGS)
 
+# Slow tests often wait, for a start or a stop of a service, so there is one process more than cores.
 test-rest: $(VENV)/.installed-dev
-	$(PYTEST) -m "slow or hypothesis or torch" $(PYTEST_ARGS)
+	PYTEST_XDIST_AUTO_NUM_WORKERS=$$(($$(nproc) + 1)) $(PYTEST) -m "slow or hypothesis or torch" $(PYTEST_ARGS)
 
 search: $(VENV)/.installed-dev
 	HYPOTHESIS_PROFILE=search $(BIN)/python -m pytest -m hypothesis $(PYTEST_ARGS)
@@ -164,5 +165,5 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -e '.[dev]'
 	@touch $@ $(VENV)/.installed
