@@ -82,11 +82,14 @@ class Admission:
     Attributes:
         num_bytes, num_rows: the totals of all admitted work items that have not ended; a work item
             without rows counts as one row.
-        bytes_elsewhere: the waiting bytes in other processes of the same service.
+        bytes_elsewhere: the waiting bytes in other processes of the same service, as reported some
+            time ago.
     """
 
     def __init__(self, settings: Settings, metrics: Metrics, limits: Limits) -> None:
         self.max_bytes = settings.max_queue_bytes
+        # A report may be half a second old, while a GPU empties the whole queue in a tenth of that.
+        self.share_bytes = self.max_bytes // max(1, settings.frontends)
         self.metrics = metrics
         self.limits = limits
         self.num_bytes = 0
@@ -98,16 +101,17 @@ class Admission:
         """Admit a work item, and count it.
 
         Raises:
-            QueueFull: the total would exceed `max_queue_bytes`, or the client's bytes would exceed
-                MAX_CLIENT_TO_FREE times the free bytes.
+            QueueFull: the total would exceed `max_queue_bytes` and the bytes of this process its
+                share of them, or the client's bytes would exceed MAX_CLIENT_TO_FREE times the free
+                bytes.
             RateLimited: the client has sent too many bytes in the last seconds.
         """
         waiting = self.num_bytes + self.bytes_elsewhere
-        if waiting + work.num_bytes > self.max_bytes and (self.num_rows or self.bytes_elsewhere):
+        free_bytes = max(self.max_bytes - waiting, self.share_bytes - self.num_bytes)
+        if work.num_bytes > free_bytes and waiting:
             self._refuse(f"{waiting} bytes are waiting")
         if client := work.client:
             own_bytes = self._client_bytes[client]
-            free_bytes = self.max_bytes - waiting
             if own_bytes and own_bytes + work.num_bytes > MAX_CLIENT_TO_FREE * free_bytes:
                 self._refuse(f"{own_bytes} bytes of {client} are waiting, {free_bytes} are free")
             self.limits.check_bytes(client)

@@ -315,8 +315,8 @@ class Settings(BaseSettings):
         512 * MIB,
         ge=1024,
         description="Maximum number of bytes of text that wait or are being encoded; above it, "
-        "requests are refused with 429. Too large makes clients wait instead of trying "
-        "another replica.",
+        "requests are refused with 429. With `frontends`, each may always use its share of them. "
+        "Too large makes clients wait instead of trying another replica.",
     )
     max_batch_bytes: int = Field(
         8 * MIB,
