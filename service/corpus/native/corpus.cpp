@@ -49,19 +49,21 @@ void visit_lines(const char* block, size_t size, Visit visit) {
 }
 
 void extract_texts(char* block, size_t size, std::string_view key, Documents& documents) {
+    const char* const end = block + size;
     char* out = block;
-    visit_lines(block, size, [&](const char* line, const char* end) {
-        corpus::String text;
-        corpus::Reject reason;
-        if (!corpus::Line(line, end, key).find(text, reason)) {
-            documents.rejects.push_back({line - block, reason});
-        } else if (char* const text_end = corpus::unescape(text, out)) {
-            out = text_end;
-            documents.add(line - block, out - block);
-        } else {
-            documents.rejects.push_back({line - block, corpus::LONE_SURROGATE});
+    for (const char* begin = block; begin < end;) {
+        corpus::Line line(begin, end, key, out);
+        if (!line.is_blank()) {
+            corpus::Reject reason;
+            if (char* const text_end = line.read_text(reason)) {
+                out = text_end;
+                documents.add(begin - block, out - block);
+            } else {
+                documents.rejects.push_back({begin - block, reason});
+            }
         }
-    });
+        begin = line.find_end() + 1;
+    }
 }
 
 void split_lines(char* block, size_t size, Documents& documents) {
