@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Literal, Protocol, TypeVar
@@ -96,6 +98,23 @@ class Member:
     refreshing_since: float = float("-inf")
     lock: threading.Lock = field(default_factory=threading.Lock)
     _restart_delay_s: float = 0.0
+    _ends: list[float] = field(default_factory=list)  # Of the batches that are being computed.
+
+    @contextmanager
+    def watched(self, timeout_s: float) -> Iterator[None]:
+        """Let `kill_if_late` kill the process if the block takes longer."""
+        end = monotonic() + timeout_s
+        self._ends.append(end)
+        try:
+            yield
+        finally:
+            self._ends.remove(end)
+
+    def kill_if_late(self, now: float) -> None:
+        """Kill the process if a batch has not returned in time; its caller gets a DeviceLost."""
+        if self.process is not None and any([now > end for end in list(self._ends)]):
+            logger.error("%s hangs: a batch has not returned in time", self.label)
+            self.process.kill()
 
     def wait_for(self, future: Future[Output], timeout_s: float) -> Output:
         """Wait for a call of this GPU.

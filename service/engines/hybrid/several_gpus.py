@@ -3,15 +3,16 @@
     batch ──► the GPU with the fewest bytes in flight, of those that have the vocabulary
                 │
                 ├─ fails ──► another GPU gets the batch; after three failures this one rests
-                ├─ hangs ──► another GPU gets the batch; this one's process is killed
+                ├─ hangs ──► its process is killed, and another GPU gets the batch
                 ├─ its process ends ──► another GPU gets the batch; the process starts again
                 └─ the ids
 
     out ──► later: load what the others have, compare with the CPU engine ──► back
 
 Each GPU has its own process, engine, memory budget, vocabularies, circuit breaker (member.py) and
-threads. A vocabulary is loaded on all GPUs or on none. A GPU whose ids differ in the self-test gets
-no batches of that vocabulary.
+threads. The threads load and test vocabularies; the thread that has a batch calls the GPU itself. A
+vocabulary is loaded on all GPUs or on none. A GPU whose ids differ in the self-test gets no batches
+of that vocabulary.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class SeveralGpus:
 
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
         """Encode each row on the GPU with the fewest bytes in flight."""
-        # A hanging call may go on to join the texts of its batch.
+        # A call that fails may have joined the texts of its batch.
         return self._run(
             vocabulary.digest, batch.size, lambda gpu: gpu.encode(vocabulary, batch.duplicate())
         )
@@ -168,13 +169,11 @@ class SeveralGpus:
             DeviceUnavailable: no GPU has the vocabulary now.
         """
         remaining = list(self.members if members is None else members)
-        timeout_s = HANG_S + num_bytes / HANG_BYTES_PER_S
         while True:
             member = self._choose(remaining, digest, num_bytes)
-            future = member.threads.submit(partial(call, member.gpu))
-            future.add_done_callback(partial(self._end, member, num_bytes))
             try:
-                output = member.wait_for(future, timeout_s)
+                with member.watched(HANG_S + num_bytes / HANG_BYTES_PER_S):
+                    output = call(member.gpu)
             except handled:
                 raise
             except Exception as error:
@@ -186,7 +185,8 @@ class SeveralGpus:
                 member.failures_in_row = 0
                 return output
             finally:
-                del future
+                with self._lock:
+                    member.bytes_in_flight -= num_bytes
 
     def _choose(self, members: Sequence[Member], digest: str, num_bytes: int) -> Member:
         """Choose the member with the fewest bytes in flight, and add the bytes of a call.
@@ -205,11 +205,6 @@ class SeveralGpus:
             member.num_batches += 1
             member.num_bytes += num_bytes
         return member
-
-    def _end(self, member: Member, num_bytes: int, _: Future[Any]) -> None:
-        """Subtract the bytes of a call that has returned; those of a hanging one stay in flight."""
-        with self._lock:
-            member.bytes_in_flight -= num_bytes
 
     def _can_compute(self, member: Member, digest: str) -> bool:
         return (
@@ -340,9 +335,10 @@ class SeveralGpus:
             self.check()
 
     def check(self) -> None:
-        """Start due work: tests of excluded GPUs, uploads, and readings of counts."""
+        """Kill hanging processes, and start due tests, uploads, and readings of counts."""
         now = monotonic()
         for member in self.members:
+            member.kill_if_late(now)
             if member.process is not None:
                 self._check_process(member, now)
             if member.reviving is not None and not member.reviving.done():

@@ -293,18 +293,21 @@ class WorkerProcess:
     def kill(self) -> None:
         """Kill the process; the threads that wait for it get a DeviceLost error."""
         self._process.kill()
+        self._shut()  # A process that a driver holds does not end, and keeps its ends open.
+
+    def _shut(self) -> None:
+        with self._lock:
+            self._is_lost = True
+            connections = [self._main, *self._connections]
+        for connection in connections:
+            connection.shut()
 
     def _lose(self) -> DeviceLost:
         """Kill the process, wait for its end, and return the error for its callers.
 
         Its memory may only be reused after that, when the device no longer writes to it.
         """
-        with self._lock:
-            self._is_lost = True
-            connections = [self._main, *self._connections]
-        for connection in connections:
-            connection.shut()
-        self._process.kill()
+        self.kill()
         try:
             code = self._process.wait(KILL_S)
         except subprocess.TimeoutExpired:

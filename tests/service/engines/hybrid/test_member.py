@@ -96,6 +96,16 @@ def test_one_that_does_not_pass_its_test_is_killed_and_rests_longer(member, proc
         assert member.retry_at - now[0] == MIN_RESTART_S * 2 ** (number - 1)
 
 
+def test_a_process_is_killed_while_a_batch_is_late(member, process, now):
+    with member.watched(10.0):
+        member.kill_if_late(now[0] + 10)
+        assert not process.num_kills
+        member.kill_if_late(now[0] + 11)
+        assert process.num_kills == 1
+    member.kill_if_late(now[0] + 99)
+    assert process.num_kills == 1
+
+
 def test_a_process_that_has_ended_is_found_and_started_again(several, member, process):
     process.is_alive = False
     several.check()
