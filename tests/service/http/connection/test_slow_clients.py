@@ -93,9 +93,7 @@ def test_slow_headers(before, data):
             if before:
                 writer.write(before)
                 assert (await answer(reader))[0] == 200
-            begin = perf_counter()
             assert await drip(reader, writer, data) == b""
-            assert perf_counter() - begin < 10
             assert sum(closed_by_reason(app.service).values()) == 1
             writer.close()
 
@@ -180,10 +178,7 @@ def test_slow_read(closes):
             fields = ("Connection: close",) if closes else ()
             sent = request(text_body("A" * 2_000_000), "/v1/encode", *fields)
             await loop.sock_sendall(client, sent)
-            begin = perf_counter()
-            while not closed_by_reason(app.service):
-                assert perf_counter() - begin < 60
-                await asyncio.sleep(DRIP_S)
+            await until(lambda: closed_by_reason(app.service))
             assert closed_by_reason(app.service) == {"slow_read": 1}
             assert app.service.metrics.gauges.connections is not None
             while app.service.metrics.gauges.connections()[0] > 1:
