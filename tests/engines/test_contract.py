@@ -406,7 +406,7 @@ def test_long_rows_of_kmers_and_pieces_are_framed_as_the_reference_says(engine, 
     chance = np.random.default_rng(2)
     sizes = (509, 510, 511, 514, 515, 1025, 2000, 40_000)
     texts = ["".join(chance.choice([*"ACGTN"], size, p=[0.249] * 4 + [0.004])) for size in sizes]
-    texts += [text.replace("N", "A") for text in texts]
+    texts += [text.replace("N", "A") for text in texts[:-1]]
     for options in (
         EncodeOptions(spans=True),
         EncodeOptions(max_length=515),

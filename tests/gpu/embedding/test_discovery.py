@@ -63,10 +63,11 @@ def data_of(text: str) -> Any:
 @pytest.mark.parametrize("face", ["vocabulary", "plain"])
 @pytest.mark.slow
 def test_published_tokenizers_are_looked_up(name: str, face: str) -> None:
-    vocabulary = load(name)
+    vocabulary, engine = load(name), CpuEngine()
 
     def encode(text: str) -> list[int]:
-        return reference_ids(vocabulary, text)
+        batch = Batch([text], options=EncodeOptions(add_special_tokens=False))
+        return engine.encode(vocabulary, batch).ids.tolist()
 
     discovery = discover(vocabulary if face == "vocabulary" else Plain(encode))
     assert discovery.use_ids_path
