@@ -21,10 +21,10 @@ from tests.support.server_process import Server, server_process
 # full: all of them (make test-all); search: four times as many, other ones than last time (make
 # search).
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "full")
-SHARES = {"quick": 1 / 8, "half": 1 / 2, "full": 1, "search": 4}
+SHARES = {"quick": 1 / 8, "quarter": 1 / 4, "full": 1, "search": 4}
 timeless = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("quick", timeless, derandomize=True)
-settings.register_profile("half", timeless, derandomize=True)
+settings.register_profile("quarter", timeless, derandomize=True)
 settings.register_profile("full", timeless, derandomize=True)
 settings.register_profile("search", timeless, derandomize=False, print_blob=True)
 settings.load_profile(PROFILE)

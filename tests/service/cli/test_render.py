@@ -17,7 +17,7 @@ from service.cli.serve import RENDER_DEFAULTS, RENDER_OPTIONS, _read
 from service.core.settings import Settings, with_defaults
 from service.engines.cpu.engine import CpuEngine
 from service.registry.model_folder import use_model
-from tests.support.app_client import serving
+from tests.support.app_client import PATIENT, serving
 from tests.support.data_files import data_bytes
 from tests.support.fake_engine import FakeEngine
 from tests.support.inputs.model_folder import CHAT, CHAT_TEXT, GENERATION, write_model_folder
@@ -61,7 +61,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def render_settings(folder: Path, **others: object) -> dict[str, object]:
     """Return the settings of the command, for an application in this process."""
-    made = with_defaults(Settings(model_dir=folder, **others), RENDER_DEFAULTS)
+    made = with_defaults(Settings(model_dir=folder, **(PATIENT | others)), RENDER_DEFAULTS)
     return use_model(made).model_dump(exclude={"engine"})
 
 
@@ -243,7 +243,6 @@ def test_a_request_that_waits_too_long_is_refused(folder):
             folder,
             inline_batch_bytes=0,
             chat_cache_bytes=0,  # All of these chats are the same.
-            chat_template_timeout_ms=60_000,
             request_timeout_ms=300,
         )
         async with serving(engine, **settings) as (client, service):

@@ -25,6 +25,7 @@ pytestmark = pytest.mark.slow
 TESTS = "tests/service/engines/cpu"
 TEXT = "service.engines.cpu.text._text_bpe"
 LONG_TESTS = "gena_lm or 100_megabases or library or more_pretokens or long_pretoken or masks"
+ALIKE = "dnabert1_4mer or dnabert1_5mer or nt_v1 or ntv3"  # Others run the same code.
 THREADED = "several_threads and not gena_lm"
 ABANDONED = f"{TESTS}/text/test_abandoned.py"
 
@@ -32,7 +33,7 @@ ABANDONED = f"{TESTS}/text/test_abandoned.py"
 @pytest.mark.parametrize(
     ("sanitizer", "chosen"),
     [
-        (ADDRESS, f"abandoned or encoder and not ({LONG_TESTS})"),
+        (ADDRESS, f"abandoned or encoder and not ({LONG_TESTS} or {ALIKE})"),
         (THREAD, f"abandoned or {THREADED}"),
     ],
     ids=["address", "thread"],
