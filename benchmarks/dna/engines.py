@@ -53,7 +53,7 @@ def kept(work: Callable[[], Any], bases: int, ids: Callable[[Any], Ids]) -> Way:
 
 
 def front(rows: Sequences, bases: int | None = None) -> Sequences:
-    """Take the rows up to so many bases, FRONT_BASES by default; the last one is truncated."""
+    """Return the first rows, of `bases` (or FRONT_BASES) bases in total; the last is truncated."""
     bases = bases or FRONT_BASES
     count = int(np.searchsorted(rows.offsets, bases))
     offsets = np.minimum(rows.offsets[: count + 1], bases)

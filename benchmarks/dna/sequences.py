@@ -114,7 +114,7 @@ def genomes(data: Path | None) -> list[Bytes]:
 def proof_rows(
     data: Path | None, num_bases: int, seed: int | tuple[int, ...], most: int
 ) -> Iterator[Sequences]:
-    """Make batches of random and real rows of all lengths, up to so many bases in all.
+    """Make batches of random and real rows of all lengths, up to `num_bases` bases in all.
 
     Four tenths are parts of real genomes, with their N and soft masked bases; one tenth repeats one
     to six bases; the others are random, every third with other letters strewn in or in runs.

@@ -57,7 +57,7 @@ class Bus:
         self.pinned = device.allocate_pinned(most_bytes)
 
     def copy(self, num_in: int, num_out: int) -> None:
-        """Copy so many bytes each way."""
+        """Copy `num_in` bytes to the device and `num_out` bytes from it at the same time."""
         host = self.pinned.ctypes.data
         self.inward.copy_in(self.on_device, host, num_in)
         self.outward.copy_out(host + num_in, self.on_device + num_in, num_out)

@@ -74,7 +74,7 @@ class Call:
 
 
 def num_once(rows: int, row_bytes: int) -> int:
-    """Count the rows of about so many bytes that are repeated."""
+    """Return the number of different rows of about `row_bytes` bytes, which are then repeated."""
     return min(rows, 1 << (ONCE_BYTES // row_bytes).bit_length() - 1)
 
 

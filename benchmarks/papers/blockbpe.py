@@ -55,7 +55,7 @@ def documents(session: Session) -> Iterator[tuple[str, list[str]]]:
 
 
 def excerpts(text: str, size: int) -> list[str]:
-    """Cut a text into excerpts of so many characters; a shorter rest is left out."""
+    """Cut a text into excerpts of `size` characters; a shorter rest is left out."""
     return [text[begin : begin + size] for begin in range(0, len(text) - size + 1, size)]
 
 

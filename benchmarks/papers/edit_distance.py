@@ -55,7 +55,7 @@ def distance_by_pieces(first: Ids, second: Ids, widths: Sequence[int]) -> int:
 
 
 def similarity(expected: Ids, found: Ids, length: int) -> float:
-    """Return BlockBPE's similarity of two encodings of a text of so many characters."""
+    """Return BlockBPE's similarity of two encodings of a text of `length` characters."""
     return 1 - edit_distance(expected, found) / length if length else 1.0
 
 

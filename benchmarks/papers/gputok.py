@@ -27,7 +27,7 @@ NAMES = {OPTIMIZED: "GPUTok optimized", BASELINE: "GPUTok baseline", MINIMA: "lo
 
 
 def windows(ways: TextWays, ids: Ids, num_ids: int) -> list[str]:
-    """Cut ids into windows of so many, as text, at most WINDOWS of them spread over all."""
+    """Return the texts of at most WINDOWS windows of `num_ids` ids, spread over all ids."""
     whole = len(ids) // num_ids
     step = max(1, whole // WINDOWS)
     begins = [number * num_ids for number in range(0, whole, step)][:WINDOWS]

@@ -25,7 +25,7 @@ buffers: dict[int, bytearray] = {}
 
 
 class Echo(asyncio.BufferedProtocol):
-    """A connection that receives a number, then so many bytes, sends them back and closes."""
+    """A connection that receives a number and then as many bytes, and sends these back."""
 
     def __init__(self) -> None:
         self.buffer = bytearray(HEAD_BYTES)

@@ -108,7 +108,7 @@ def prove_ids(
 ) -> None:
     """Exit if any text's ids over HTTP are not those of Hugging Face tokenizers.
 
-    All texts are sent together, and every so many of them alone.
+    All texts are sent together, and every text whose number `every` divides is also sent alone.
     """
     headers = {} if key is None else {"authorization": f"Bearer {key}"}
     expected = [encoding.ids for encoding in tokenizer.encode_batch(texts)]

@@ -14,13 +14,13 @@ Make = Callable[[random.Random, Mapping[str, str]], Request]
 
 
 def english(chance: random.Random, size: int) -> str:
-    """Make English-like words of so many characters."""
+    """Make English-like words of `size` characters in total."""
     count = size // 4 + 20
     return " ".join(chance.choices(WORDS, k=count))[:size]
 
 
 def bases(chance: random.Random, size: int) -> str:
-    """Make so many random bases."""
+    """Make `size` random bases."""
     return "".join(chance.choices("ACGT", k=size))
 
 
@@ -69,7 +69,7 @@ def _megabase(chance: random.Random, headers: Mapping[str, str]) -> Request:
 
 
 def huge_text(size: int, headers: Mapping[str, str]) -> Request:
-    """Make a request of so many bytes of English as one text, answered by raw bytes of ids."""
+    """Make a request of one text of `size` bytes of English, whose answer is the bytes of ids."""
     text = (_DOCUMENT.encode() * (size // len(_DOCUMENT) + 1))[:size]
     kind = f"{size // 1_000_000} MB"
     return Request.post(kind, "/v1/encode?vocabulary=gpt2", text, {**OCTETS, **headers})

@@ -73,7 +73,7 @@ class Served:
             check(pair.ids(num_bytes).view(DTYPE), rows, VOCABULARY, pair.kind)
 
     def rate(self, kind: str, rows: Text, seconds: float) -> float:
-        """Measure GB/s of text while all clients call at once, for at least so many seconds."""
+        """Measure GB/s of text while all clients call at once, for at least `seconds` seconds."""
         pairs = self.pairs[kind]
         begin = perf_counter()
 
@@ -92,7 +92,7 @@ class Served:
 
 @contextlib.contextmanager
 def serving(num_gpus: int, rows: Text) -> Iterator[Served]:
-    """Start a service on so many GPUs, and register regions of the host and of each GPU."""
+    """Start a service on `num_gpus` GPUs, and register regions of the host and of each GPU."""
     named = settings(rows, num_gpus > 0) | {"preload": VOCABULARY}
     if num_gpus:
         named |= {"gpus": num_gpus, "crossover_bytes": 0}

@@ -93,7 +93,7 @@ def real_text(folder: Path, names: Sequence[str], size: int, seed: int = 0) -> B
 def hostile(size: int, long_every: int = 0, seed: int = 0) -> Bytes:
     """Make words of 2 to 14 random letters between signs: nothing repeats, nearly all is merged.
 
-    Where `long_every` is not 0, one word in so many has 32 to 1,055 letters.
+    If `long_every` is not 0, one word in `long_every` has 32 to 1,055 letters.
     """
     text = _below(seed + 1, size, 26) + np.uint8(ord("a"))
     count = size // 6 + 2

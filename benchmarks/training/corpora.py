@@ -43,7 +43,7 @@ def copies(genome: Corpus, num_bases: int) -> Corpus:
 
 
 def bank_of(genome: Corpus, number: int = NUM_MOTIFS) -> MotifBank:
-    """Make a bank of so many stretches of a corpus, 8 to 16 bases long."""
+    """Make a bank of `number` stretches of a corpus, each 8 to 16 bases long."""
     found: dict[str, None] = {}
     for drawn in numbers(1, 2 * number).tolist():
         length = SHORTEST_MOTIF + drawn % 9

@@ -235,7 +235,7 @@ def _continued(watch: Watch, corpus: Corpus, plan: Plan) -> Row:
 
 
 def _after(number: int) -> Callable[[], bool]:
-    """Return a function that returns True after so many calls, and False before."""
+    """Return a function that returns False for `number` calls, and then True."""
     calls = iter(range(number))
     return lambda: next(calls, None) is None
 

@@ -22,7 +22,7 @@ from vocabularies.model.vocabulary import Vocabulary
 
 
 def byte_vocabulary(size: int = 256) -> Vocabulary:
-    """Make a vocabulary of bytes with so many ids; each size has another digest."""
+    """Make a vocabulary of bytes with `size` ids; each size has another digest."""
     tokens = tuple(bytes([i]) for i in range(256)) + (None,) * (size - 256)
     letters = tuple((chr(i), i) for i in range(256))
     return Vocabulary(tokens, Characters(letters, unit="byte"))

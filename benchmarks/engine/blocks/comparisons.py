@@ -222,7 +222,7 @@ def _keep(given: list[Any], encode: Callable[[Any], Any], form: Any) -> None:
 
 
 def batches_of(text: Text, num_rows: int) -> Iterator[Text]:
-    """Yield neighbouring rows, so many at a time."""
+    """Yield batches of `num_rows` neighbouring rows."""
     for first in range(0, len(text.offsets) - 1, num_rows):
         offsets = text.offsets[first : first + num_rows + 1]
         begin, end = int(offsets[0]), int(offsets[-1])

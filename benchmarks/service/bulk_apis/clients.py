@@ -111,7 +111,7 @@ def fasta_body(rows: Sequence[Bytes], width: int) -> bytes:
 
 
 def grpc_messages(rows: Sequence[Bytes], rows_of_message: int, **request: Any) -> list[bytes]:
-    """Serialize EncodeBatchRequests of so many rows each."""
+    """Serialize EncodeBatchRequests of `rows_of_message` rows each."""
     messages = []
     for begin in range(0, len(rows), rows_of_message):
         part = rows[begin : begin + rows_of_message]

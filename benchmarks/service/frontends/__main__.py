@@ -67,7 +67,7 @@ SPARE_BYTES = 1 << 20  # Answers differ in how they are cut into chunks.
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A service with so many front ends."""
+    """A running service, and the number of its front ends."""
 
     count: int
     port: int
@@ -171,7 +171,7 @@ def arrow_row(
     seconds: float,
     folder: Path,
 ) -> dict[str, Any]:
-    """Measure GB/s of text of so many streams at once."""
+    """Measure GB/s of text of `num_streams` simultaneous streams."""
     sent = folder / f"stream{served.count}"
     if not sent.exists():
         sent.write_bytes(stream.request(served.key))

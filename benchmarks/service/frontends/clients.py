@@ -73,7 +73,7 @@ def small_requests(
     connections: int,
     begin: float,
 ) -> Load:
-    """Send closed-loop requests over so many connections."""
+    """Send closed-loop requests over a number of connections."""
     sleep(max(0.0, begin - perf_counter()))
     return uvloop.run(measure(port, requests, connections, warmup_s, seconds))
 
