@@ -32,7 +32,7 @@ from gpu.embedding.micro_batch import (
 )
 from gpu.embedding.row_changes import RowChanges
 from gpu.embedding.row_gather import choose_embedder
-from gpu.embedding.row_layout import NO_FRAME, SIDES, PaddingSide, RowLayout
+from gpu.embedding.row_layout import NO_BEGIN_END_TOKENS, SIDES, PaddingSide, RowLayout
 from gpu.embedding.sequence_ids import FinishedIds, IdSource, PendingIds, SequenceIds
 from gpu.embedding.tokenizer_discovery import Discovery
 from gpu.embedding.upstream_tokenizer import SequenceRefused
@@ -135,13 +135,16 @@ class EmbeddingLayer:
         chosen = choose_embedder(embed_tokens, self.device)
         self.embed_tokens = chosen.embed
         self.embedded_by = chosen.description
-        frame = discovery.frame if add_special_tokens else NO_FRAME
-        self._has_rule = discovery.rule is not None and frame is not None
+        added = discovery.begin_end_tokens if add_special_tokens else NO_BEGIN_END_TOKENS
+        self._has_rule = discovery.rule is not None and added is not None
         self.padding_side = padding_side or discovery.padding_side
         self._sequence_ids = SequenceIds(
             discovery,
             RowLayout(
-                discovery.pad_id, frame or NO_FRAME, self.padding_side, discovery.token_len or 0
+                discovery.pad_id,
+                added or NO_BEGIN_END_TOKENS,
+                self.padding_side,
+                discovery.token_len or 0,
             ),
             self.device,
             ids_dtype,

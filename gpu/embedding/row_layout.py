@@ -15,7 +15,7 @@ PaddingSide = Literal["left", "right"]
 SIDES: tuple[PaddingSide, ...] = ("left", "right")
 
 
-class Frame(NamedTuple):
+class BeginEndTokens(NamedTuple):
     """The begin and end tokens of a row.
 
     Attributes:
@@ -35,7 +35,7 @@ class Frame(NamedTuple):
         return self.prefix + self.suffix
 
 
-NO_FRAME = Frame()
+NO_BEGIN_END_TOKENS = BeginEndTokens()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class RowLayout:
 
     Attributes:
         pad_id: the id of the padding.
-        frame: the begin and end tokens that are put around each row.
+        begin_end_tokens: the begin and end tokens that are put around each row.
         padding_side: the side of a row that is padded.
         least_width: the lowest number of columns of the matrix.
 
@@ -53,7 +53,7 @@ class RowLayout:
     """
 
     pad_id: int
-    frame: Frame = NO_FRAME
+    begin_end_tokens: BeginEndTokens = NO_BEGIN_END_TOKENS
     padding_side: PaddingSide = "left"
     least_width: int = 0
 

@@ -75,13 +75,13 @@ class _NewRows(NamedTuple):
         rows: int64[r], their numbers.
         ids: [T] on the device, one row after another.
         counts: int64[r], the ids of each.
-        is_framed: whether the ids include begin and end tokens.
+        has_begin_end_tokens: whether the ids include begin and end tokens.
     """
 
     rows: NDArray[np.int64]
     ids: Tensor
     counts: NDArray[np.int64]
-    is_framed: bool
+    has_begin_end_tokens: bool
 
 
 class SequenceIds:
@@ -116,7 +116,7 @@ class SequenceIds:
             staging_dtype: int64 or int32, that of ids which are looked up on the host and copied.
             num_ids: every id must be below this number; None: there is no bound.
             add_special_tokens: whether rows that the tokenizer encodes have begin and end tokens,
-                as those of the layout's frame.
+                as those of the layout.
 
         Raises:
             ValueError: a dtype is another one, or a table has an id that is too large.
@@ -130,11 +130,11 @@ class SequenceIds:
         self._num_ids = num_ids
         self.texts = TextMemory() if device.type == "cuda" else None
         self.layout = layout
-        self._upstream = discovery.framed if add_special_tokens else discovery.upstream
+        self._upstream = discovery.with_special_tokens if add_special_tokens else discovery.upstream
         self._look_up: dict[str, TorchLookUp | KernelLookUp] = {}
         self._run_look_up: RunLookUp | None = None
-        rule, frame = discovery.rule, layout.frame
-        self._check_largest(max(layout.pad_id, *frame.ids, 0 if rule is None else rule.largest_id))
+        rule, added = discovery.rule, layout.begin_end_tokens
+        self._check_largest(max(layout.pad_id, *added.ids, 0 if rule is None else rule.largest_id))
         if rule is None:
             return
         by_kernels = None
@@ -167,7 +167,7 @@ class SequenceIds:
         lengths = batch.offsets[1:] - batch.offsets[:-1]
         rule = self.discovery.rule
         counts = lengths if rule is None else rule.count_ids(lengths)
-        num_added = len(self.layout.frame.ids)
+        num_added = len(self.layout.begin_end_tokens.ids)
         return counts + num_added if num_added else counts
 
     def look_up(self, batch: Batch, source: IdSource, side: Any = None) -> PendingIds:
@@ -215,7 +215,7 @@ class SequenceIds:
         by_runs = np.zeros(len(unknown), np.bool_)
         if self._run_look_up is not None and len(unknown):
             by_runs = self._find_covered_rows(batch, unknown)
-        num_added = len(self.layout.frame.ids)
+        num_added = len(self.layout.begin_end_tokens.ids)
         pieces = np.flatnonzero(self._are_in_pieces(counts - num_added))
         new = []
         if by_runs.any():
@@ -266,7 +266,7 @@ class SequenceIds:
 
     def _are_in_pieces(self, counts: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Find the rows with too many ids for one pair of begin and end tokens."""
-        max_ids = self.layout.frame.max_ids
+        max_ids = self.layout.begin_end_tokens.max_ids
         return np.zeros(len(counts), np.bool_) if max_ids is None else counts >= max_ids
 
     def _encode_runs(self, batch: Batch, rows: NDArray[np.int64]) -> _NewRows:
@@ -274,7 +274,7 @@ class SequenceIds:
         assert self._run_look_up is not None
         part = select_rows(batch, rows)
         looked_up = self._run_look_up(part.data, part.offsets)
-        return _NewRows(rows, looked_up.ids, looked_up.counts, is_framed=False)
+        return _NewRows(rows, looked_up.ids, looked_up.counts, has_begin_end_tokens=False)
 
     def _encode(self, batch: Batch, rows: NDArray[np.int64]) -> _NewRows:
         """Encode rows by the upstream tokenizer."""
@@ -287,17 +287,19 @@ class SequenceIds:
         ids = to_device(encoded.ids, self.device)
         if self.texts is not None:  # An engine lends its pinned memory while the array lives.
             self.texts.hold(encoded.ids.view(np.uint8), record_event(self.device))
-        return _NewRows(rows, ids.to(self.dtype), np.diff(encoded.offsets), is_framed=True)
+        return _NewRows(
+            rows, ids.to(self.dtype), np.diff(encoded.offsets), has_begin_end_tokens=True
+        )
 
     def _replace_rows(
         self, ids: Tensor, counts: NDArray[np.int64], new: list[_NewRows]
     ) -> FinishedIds:
         """Put new rows in the place of looked-up ones, in a matrix as wide as the longest row."""
         layout = self.layout
-        frame = layout.frame
+        added = layout.begin_end_tokens
         counts = counts.copy()
         for part in new:
-            counts[part.rows] = part.counts + (0 if part.is_framed else len(frame.ids))
+            counts[part.rows] = part.counts + (0 if part.has_begin_end_tokens else len(added.ids))
         width = layout.find_width(counts)
         answer = torch.full((len(ids), width), layout.pad_id, dtype=self.dtype, device=self.device)
         kept = min(width, ids.shape[1])
@@ -308,15 +310,15 @@ class SequenceIds:
         for part in new:
             begins = layout.find_begins(counts[part.rows], width)
             answer[to_device(part.rows, self.device)] = layout.pad_id
-            if not part.is_framed:
-                self._put_frame(answer, part.rows, begins, part.counts)
-                begins = begins + len(frame.prefix)
+            if not part.has_begin_end_tokens:
+                self._put_begin_end_tokens(answer, part.rows, begins, part.counts)
+                begins = begins + len(added.prefix)
             columns = to_device(ragged_indices(begins, part.counts), self.device)
             answer[to_device(np.repeat(part.rows, part.counts), self.device), columns] = part.ids
-        upstream = [part.rows for part in new if part.is_framed]
+        upstream = [part.rows for part in new if part.has_begin_end_tokens]
         return FinishedIds(answer, counts, upstream[0] if upstream else NO_ROWS)
 
-    def _put_frame(
+    def _put_begin_end_tokens(
         self,
         answer: Tensor,
         rows: NDArray[np.int64],
@@ -324,10 +326,10 @@ class SequenceIds:
         counts: NDArray[np.int64],
     ) -> None:
         """Put the begin and end tokens around rows that begin at some columns."""
-        frame = self.layout.frame
+        added = self.layout.begin_end_tokens
         d_rows = to_device(rows, self.device)
-        for number, token_id in enumerate(frame.ids):
-            is_behind = number >= len(frame.prefix)
+        for number, token_id in enumerate(added.ids):
+            is_behind = number >= len(added.prefix)
             columns = begins + number + (counts if is_behind else 0)
             answer[d_rows, to_device(columns, self.device)] = token_id
 

@@ -22,6 +22,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu.embedding.discovery.begin_end_tokens import find_begin_end_tokens, read_begin_end_tokens
 from gpu.embedding.discovery.embedder_fields import (
     find_max_len,
     find_model_vocabulary,
@@ -39,7 +40,6 @@ from gpu.embedding.discovery.probe_texts import (
     make_short_texts,
     make_string_texts,
 )
-from gpu.embedding.discovery.tokenizer_frame import find_frame, read_frame
 from gpu.embedding.discovery.tokenizer_json import find_pattern_fault
 from gpu.embedding.letter_rule import (
     NEEDS_UPSTREAM,
@@ -48,7 +48,7 @@ from gpu.embedding.letter_rule import (
     RunRule,
     read_letter_rule,
 )
-from gpu.embedding.row_layout import NO_FRAME, Frame, PaddingSide
+from gpu.embedding.row_layout import NO_BEGIN_END_TOKENS, BeginEndTokens, PaddingSide
 from gpu.embedding.upstream_tokenizer import (
     EncodeBatch,
     Engine,
@@ -80,8 +80,10 @@ class Discovery:
     Attributes:
         rule: the tables in which ids are looked up; None: only `upstream` gives ids.
         upstream: encodes by the tokenizer; None: there is no tokenizer, and `rule` gives all ids.
-        framed: encodes by the tokenizer with begin and end tokens; None: there is no tokenizer.
-        frame: the begin and end tokens of rows; None: they differ, so `framed` adds them.
+        with_special_tokens: encodes by the tokenizer with begin and end tokens; None: there is no
+            tokenizer.
+        begin_end_tokens: the begin and end tokens of rows; None: they differ between rows, so
+            `with_special_tokens` adds them.
         pad_id: the id of the padding.
         padding_side: the side on which the tokenizer pads.
         unknown_id: the id of N; None if N has no id of its own.
@@ -94,8 +96,8 @@ class Discovery:
 
     rule: LetterRule | None
     upstream: EncodeBatch | None
-    framed: EncodeBatch | None
-    frame: Frame | None
+    with_special_tokens: EncodeBatch | None
+    begin_end_tokens: BeginEndTokens | None
     pad_id: int
     padding_side: PaddingSide
     unknown_id: int | None
@@ -145,8 +147,8 @@ def discover(
         return Discovery(
             rule=_make_default_rule(),
             upstream=None,
-            framed=None,
-            frame=NO_FRAME,
+            with_special_tokens=None,
+            begin_end_tokens=NO_BEGIN_END_TOKENS,
             pad_id=pad_id,
             padding_side="left",
             unknown_id=0,
@@ -164,8 +166,10 @@ def discover(
     return Discovery(
         rule=finding.rule,
         upstream=encoders.content,
-        framed=encoders.framed,
-        frame=None if finding.rule is None else _find_frame(tokenizer, encoders),
+        with_special_tokens=encoders.with_special_tokens,
+        begin_end_tokens=None
+        if finding.rule is None
+        else _find_begin_end_tokens(tokenizer, encoders),
         pad_id=pad_id,
         padding_side=find_padding_side(tokenizer),
         unknown_id=None if unknown_id == NEEDS_UPSTREAM else unknown_id,
@@ -196,13 +200,13 @@ class _Encoders(NamedTuple):
 
     Attributes:
         content: encodes without them.
-        framed: encodes with them.
+        with_special_tokens: encodes with them.
         by_engine: whether an engine encodes.
         note: whether an engine encodes another library's tokenizer, as text; else "".
     """
 
     content: EncodeBatch
-    framed: EncodeBatch
+    with_special_tokens: EncodeBatch
     by_engine: bool
     note: str
 
@@ -215,7 +219,7 @@ def _choose_encoders(tokenizer: Any, engine: Engine | None) -> _Encoders:
         if not isinstance(recognized, str):
             is_own = isinstance(tokenizer, Vocabulary)
             note = "" if is_own else "the engine encodes by its tokenizer.json"
-            return _Encoders(recognized.content, recognized.framed, True, note)
+            return _Encoders(recognized.content, recognized.with_special_tokens, True, note)
         note = f"the engine is not used: {recognized}"
         _log.warning("%s", note)
     return _Encoders(
@@ -226,11 +230,11 @@ def _choose_encoders(tokenizer: Any, engine: Engine | None) -> _Encoders:
     )
 
 
-def _find_frame(tokenizer: Any, encoders: _Encoders) -> Frame | None:
+def _find_begin_end_tokens(tokenizer: Any, encoders: _Encoders) -> BeginEndTokens | None:
     """Find the begin and end tokens of rows; None if only the tokenizer adds them."""
     if isinstance(tokenizer, Vocabulary):
-        return read_frame(tokenizer)
-    return find_frame(encoders.content, encoders.framed)
+        return read_begin_end_tokens(tokenizer)
+    return find_begin_end_tokens(encoders.content, encoders.with_special_tokens)
 
 
 class _Finding(NamedTuple):

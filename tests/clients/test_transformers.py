@@ -66,14 +66,18 @@ def list_rows(name: str) -> list[dict[str, Any]]:
     found = discover(load(name))
     rows = []
     for side in ("left", "right", None):
-        for framed in (False, True):
+        for with_special_tokens in (False, True):
             layer = EmbeddingLayer(
-                lambda ids: ids, found, device="cpu", add_special_tokens=framed, padding_side=side
+                lambda ids: ids,
+                found,
+                device="cpu",
+                add_special_tokens=with_special_tokens,
+                padding_side=side,
             )
             for path in ("bytes", "ids"):
                 made = layer.inputs_from_strings(TEXTS, path)
                 rows.append({name: tensor.tolist() for name, tensor in made.items()})
-                rows[-1] |= {"padding_side": side, "add_special_tokens": framed}
+                rows[-1] |= {"padding_side": side, "add_special_tokens": with_special_tokens}
     return rows
 
 

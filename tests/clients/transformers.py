@@ -78,17 +78,21 @@ def check_discovery(case: dict, tokenizer: object) -> None:
     found = discover(tokenizer)
     assert (found.pad_id, found.padding_side) == (tokenizer.pad_token_id, tokenizer.padding_side)
     assert (found.rule is not None) == case["has_rule"], found.reason
-    for encode, framed in ((found.upstream, False), (found.framed, True)):
-        theirs = tokenizer(case["texts"], add_special_tokens=framed)["input_ids"]
+    for encode, with_special_tokens in ((found.upstream, False), (found.with_special_tokens, True)):
+        theirs = tokenizer(case["texts"], add_special_tokens=with_special_tokens)["input_ids"]
         ids, offsets = encode(Batch(case["texts"]))
         assert [row.tolist() for row in np.split(ids, offsets[1:-1])] == theirs
         for text, row in zip(case["texts"], theirs, strict=True):
-            if found.rule is None or found.frame is None:
+            if found.rule is None or found.begin_end_tokens is None:
                 continue
             own = found.rule.encode(np.frombuffer(text.encode(), np.uint8))
             if own is not None:
-                frame = found.frame if framed else type(found.frame)()
-                assert [*frame.prefix, *own.tolist(), *frame.suffix] == row, text
+                added = (
+                    found.begin_end_tokens
+                    if with_special_tokens
+                    else type(found.begin_end_tokens)()
+                )
+                assert [*added.prefix, *own.tolist(), *added.suffix] == row, text
                 case["num_by_rule"] = case.get("num_by_rule", 0) + 1
     assert not case["has_rule"] or case["num_by_rule"] >= case["least_by_rule"]
 

@@ -28,12 +28,12 @@ class Recognized(NamedTuple):
     Attributes:
         vocabulary: the vocabulary in the tokenizer's file.
         content: encodes without begin and end tokens.
-        framed: encodes with them.
+        with_special_tokens: encodes with them.
     """
 
     vocabulary: Vocabulary
     content: EncodeBatch
-    framed: EncodeBatch
+    with_special_tokens: EncodeBatch
 
 
 def recognize(tokenizer: Any, engine: Engine) -> Recognized | str:
@@ -51,8 +51,10 @@ def recognize(tokenizer: Any, engine: Engine) -> Recognized | str:
         except Exception as error:  # tokenizers raises a bare Exception for parts in Python.
             return f"it has parts that it does not describe: {error}"
     encoders = {
-        framed: make_upstream_encoder(vocabulary, engine, add_special_tokens=framed)
-        for framed in (False, True)
+        with_special_tokens: make_upstream_encoder(
+            vocabulary, engine, add_special_tokens=with_special_tokens
+        )
+        for with_special_tokens in (False, True)
     }
     recognized = Recognized(vocabulary, encoders[False], encoders[True])
     if vocabulary is tokenizer:
@@ -67,8 +69,8 @@ def _find_difference(tokenizer: Any, encoders: dict[bool, EncodeBatch]) -> str:
     texts += [make_random_text(each, size, size) for each in _ALPHABETS for size in _LENGTHS]
     strings = list_vocabulary_strings(tokenizer)[:_NUM_STRINGS]
     texts += ["GA".join(strings[i : i + 64]) for i in range(0, len(strings), 64)]
-    for framed, encode in encoders.items():
-        own = make_upstream_encoder(tokenizer, add_special_tokens=framed)
+    for with_special_tokens, encode in encoders.items():
+        own = make_upstream_encoder(tokenizer, add_special_tokens=with_special_tokens)
         try:
             ours, offsets = encode(Batch(texts))
         except Exception as error:  # An engine may not cover the vocabulary.

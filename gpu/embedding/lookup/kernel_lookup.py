@@ -129,7 +129,7 @@ class KernelLookUp:
         self._codes = torch.tensor(rule.codes, dtype=torch.int32, device=device)
         self._word_ids = self._copy_table(rule.word_ids)
         self._letter_ids = self._copy_table(rule.letter_ids)
-        self._added_ids = self._copy_table(np.array(layout.frame.ids, np.int32))
+        self._added_ids = self._copy_table(np.array(layout.begin_end_tokens.ids, np.int32))
 
     def _copy_table(self, table: NDArray[np.int32] | None) -> torch.Tensor | None:
         """Copy a table to the device; None stays None."""
@@ -202,7 +202,7 @@ class KernelLookUp:
         width: int,
     ) -> LookUpFields:
         """Make the argument of a kernel from addresses and sizes."""
-        rule, frame = self.rule, self.layout.frame
+        rule, added = self.rule, self.layout.begin_end_tokens
         return LookUpFields(
             text=text,
             begins=begins,
@@ -219,8 +219,8 @@ class KernelLookUp:
             stride=rule.stride,
             base=rule.base,
             added_ids=0 if self._added_ids is None else self._added_ids.data_ptr(),
-            num_prefix=len(frame.prefix),
-            num_suffix=len(frame.suffix),
+            num_prefix=len(added.prefix),
+            num_suffix=len(added.suffix),
             pads_left=int(self.layout.padding_side == "left"),
             pad_id=self.layout.pad_id,
             id_bytes=self._id_bytes,

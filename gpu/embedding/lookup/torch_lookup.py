@@ -107,7 +107,7 @@ class TorchLookUp:
         if not len(data):
             codes = self._codes if self._word_ids is None else self._word_ids
             d_ids = torch.empty((len(lengths), 0), dtype=codes.dtype, device=self.device)
-            return LookUpResult(self._frame(d_ids, width))
+            return LookUpResult(self._add_begin_end_tokens(d_ids, width))
         d_data = to_device(data, self.device)
         is_total = self.rule.is_total
         host: list[NDArray[Any]] = []
@@ -121,18 +121,18 @@ class TorchLookUp:
             if not is_total:
                 least = d_codes.amin().to("cpu", non_blocking=True)
         if self._word_ids is None and int(lengths.min()) * len(lengths) == len(data):
-            d_ids = self._frame(d_codes.view(len(lengths), -1), width)
+            d_ids = self._add_begin_end_tokens(d_codes.view(len(lengths), -1), width)
         else:
             d_ids = self._lay_out(d_data, d_codes, offsets, width)
         return LookUpResult(d_ids, None if is_total else lambda: int(least) == NEEDS_UPSTREAM, host)
 
-    def _frame(self, d_ids: Tensor, width: int) -> Tensor:
+    def _add_begin_end_tokens(self, d_ids: Tensor, width: int) -> Tensor:
         """Put added ids and padding around rows [b, T] of one length; return [b, width]."""
-        frame = self.layout.frame
-        if frame.ids and len(d_ids):
+        added = self.layout.begin_end_tokens
+        if added.ids and len(d_ids):
             prefix, suffix = (
                 torch.tensor(ids, dtype=d_ids.dtype, device=self.device).expand(len(d_ids), -1)
-                for ids in (frame.prefix, frame.suffix)
+                for ids in (added.prefix, added.suffix)
             )
             d_ids = torch.cat([prefix, d_ids, suffix], 1)
         if (padding := width - d_ids.shape[1]) <= 0:
@@ -164,13 +164,13 @@ class TorchLookUp:
     ) -> Tensor:
         """Look up ids [b, width] of rows of any lengths, with added ids and padding."""
         rule, layout = self.rule, self.layout
-        prefix, suffix = layout.frame.prefix, layout.frame.suffix
+        prefix, suffix = layout.begin_end_tokens.prefix, layout.begin_end_tokens.suffix
         last = len(d_data) - 1
         lengths = np.diff(offsets)
         counts = rule.count_ids(lengths)
         d_begins = to_device(offsets[:-1, None], self.device)
         d_counts = to_device(counts[:, None], self.device)
-        first = layout.find_begins(counts + len(layout.frame.ids), width) + len(prefix)
+        first = layout.find_begins(counts + len(layout.begin_end_tokens.ids), width) + len(prefix)
         d_numbers = torch.arange(width, device=self.device) - to_device(first[:, None], self.device)
         d_places = (d_begins + d_numbers * rule.stride).clamp_(0, last)
         if self._word_ids is None:

@@ -45,8 +45,10 @@ def discovered(name: str) -> Discovery:
     return discover(load(name))
 
 
-def reference_rows(vocabulary: Vocabulary, texts: list[str], framed: bool) -> list[list[int]]:
-    options = EncodeOptions(add_special_tokens=framed)
+def reference_rows(
+    vocabulary: Vocabulary, texts: list[str], with_special_tokens: bool
+) -> list[list[int]]:
+    options = EncodeOptions(add_special_tokens=with_special_tokens)
     return [tokenizer.encode(vocabulary, text, options).ids for text in texts]
 
 
@@ -67,17 +69,17 @@ def pad(rows: list[list[int]], pad_id: int, side: str, width: int) -> tuple[list
 def test_rows_are_the_references_padded(device: str, name: str, side: Any, path: Any) -> None:
     vocabulary, discovery = load(name), discovered(name)
     embed = torch.nn.Embedding(5000, 4, device=device).requires_grad_(False)
-    for framed in (False, True):
+    for with_special_tokens in (False, True):
         for texts in (TEXTS, ["ACGTACGTAC"] * 5, ["ACGTACGTACNT"] * 3, [""], ["", ""]):
             layer = EmbeddingLayer(
                 embed,
                 discovery,
                 device=device,
                 max_rows=3,
-                add_special_tokens=framed,
+                add_special_tokens=with_special_tokens,
                 padding_side=side,
             )
-            rows = reference_rows(vocabulary, texts, framed)
+            rows = reference_rows(vocabulary, texts, with_special_tokens)
             for part in layer.embed_from_strings(texts, path):
                 expected = rows[part.begin : part.end]
                 ids, mask = pad(expected, discovery.pad_id, side, part.ids.shape[1])
@@ -101,7 +103,7 @@ def test_tokens_around_every_piece_come_from_the_tokenizer(device: str) -> None:
         lambda ids: ids, discovered("dnabert1_6mer"), device=device, add_special_tokens=True
     )
     (part,) = layer.embed_from_strings(texts)
-    rows = reference_rows(vocabulary, texts, framed=True)
+    rows = reference_rows(vocabulary, texts, with_special_tokens=True)
     assert part.ids.tolist() == pad(rows, 0, "left", max(map(len, rows)))[0]
     assert part.num_upstream == 3
 
@@ -125,7 +127,7 @@ def test_rows_with_n_stay_on_the_device(device: str, name: str) -> None:
         for texts_now, num_upstream in ((texts, 0), ([*texts, "AC<mask>GT", "é"], 2)):
             parts = list(layer.embed_from_strings(texts_now, path))
             assert sum(part.num_upstream for part in parts) == num_upstream
-            rows = reference_rows(vocabulary, texts_now, framed=True)
+            rows = reference_rows(vocabulary, texts_now, with_special_tokens=True)
             for part in parts:
                 expected = rows[part.begin : part.end]
                 assert part.ids.tolist() == pad(expected, 1, "right", part.ids.shape[1])[0]
@@ -141,7 +143,7 @@ def test_rows_with_n_are_in_pieces_by_their_own_number_of_ids(device: str) -> No
     )
     texts = ["ACGTAC" * 3 + "N" * 12, "ACGTAC" * 3 + "N", "ACGTAC" * 9, "N" * 8, "N" * 7, "ACNGT"]
     (part,) = layer.embed_from_strings(texts)
-    rows = reference_rows(vocabulary, texts, framed=True)
+    rows = reference_rows(vocabulary, texts, with_special_tokens=True)
     assert part.ids.tolist() == pad(rows, 1, "left", max(map(len, rows)))[0]
     assert part.num_upstream == 3
 
@@ -161,7 +163,7 @@ def test_any_runs_have_the_references_ids(vocabulary: Vocabulary, texts: list[st
         if not rule.runs.knows(data):
             continue
         try:
-            ids = reference_rows(vocabulary, [text], framed=False)[0]
+            ids = reference_rows(vocabulary, [text], with_special_tokens=False)[0]
         except RowRefused:
             continue
         covered.append(text)
@@ -193,16 +195,16 @@ def test_ids_of_begin_and_end_tokens_are_below_the_embedders_rows() -> None:
 def test_equal_rows_without_added_tokens_are_still_one_kernel() -> None:
     embed = torch.nn.Embedding(16, 128, device="cuda").requires_grad_(False)
     texts = ["ACGTN" * 40] * 64
-    for side, framed, path in (
+    for side, with_special_tokens, path in (
         ("left", False, "bytes, at once"),
         ("right", False, "bytes, at once"),
         ("right", True, "bytes, pipelined"),
     ):
         layer = EmbeddingLayer(
-            embed, discovered("hyenadna"), add_special_tokens=framed, padding_side=side
+            embed, discovered("hyenadna"), add_special_tokens=with_special_tokens, padding_side=side
         )
         torch.cuda.synchronize()
         (part,) = layer.embed_from_strings(texts)
         assert part.path == path
-        assert part.ids.tolist() == reference_rows(load("hyenadna"), texts, framed)
-        assert part.attention_mask.tolist() == [[1] * (200 + framed)] * 64
+        assert part.ids.tolist() == reference_rows(load("hyenadna"), texts, with_special_tokens)
+        assert part.attention_mask.tolist() == [[1] * (200 + with_special_tokens)] * 64

@@ -14,7 +14,7 @@ from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors
 
 from gpu.embedding.discovery.embedder_fields import UnknownTokenizer
 from gpu.embedding.inputs import as_batch, read_blocks
-from gpu.embedding.row_layout import Frame
+from gpu.embedding.row_layout import BeginEndTokens
 from gpu.embedding.tokenizer_discovery import Discovery, discover
 from service.engines.cpu.engine import CpuEngine
 from tests.support.inputs.tokenizer_objects import FastTokenizer, write_tokenizer
@@ -29,8 +29,8 @@ from vocabularies.sequences.strand import reverse_complement
 TEXTS = ["ACGTACGTNACG", "", "GATTACA", "NNNNNNNNNNNN", "ACGT[MASK]A", "acgt"]
 
 
-def rows_of(name: str, texts: list[str], framed: bool = False) -> list[list[int]]:
-    options = EncodeOptions(add_special_tokens=framed)
+def rows_of(name: str, texts: list[str], with_special_tokens: bool = False) -> list[list[int]]:
+    options = EncodeOptions(add_special_tokens=with_special_tokens)
     return [reference.encode(load(name), text, options).ids for text in texts]
 
 
@@ -66,11 +66,14 @@ def test_an_engine_encodes_for_the_bpe_of_hugging_face(name: str, is_wrapped: bo
     assert discovery.reason.endswith("; the engine encodes by its tokenizer.json")
     assert discovery.padding_side == ("left" if is_wrapped else "right")
     before = engine.num_rows
-    for encode, framed in ((discovery.upstream, False), (discovery.framed, True)):
+    for encode, with_special_tokens in (
+        (discovery.upstream, False),
+        (discovery.with_special_tokens, True),
+    ):
         assert encode is not None
         ids, offsets = encode(Batch(TEXTS))
         assert [row.tolist() for row in np.split(ids, offsets[1:-1])] == rows_of(
-            name, TEXTS, framed
+            name, TEXTS, with_special_tokens
         )
     assert engine.num_rows == before + 2 * len(TEXTS)
 
@@ -142,12 +145,12 @@ def test_n_makes_its_word_unknown_where_the_tokenizer_does_so(stride: int) -> No
 @pytest.mark.slow
 def test_begin_and_end_tokens_are_found_by_encoding() -> None:
     tokenizer = write_tokenizer("gpn")
-    assert discover(tokenizer).frame == Frame()
+    assert discover(tokenizer).begin_end_tokens == BeginEndTokens()
     pairs = [("[CLS]", 3), ("[SEP]", 3)]
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP] [SEP]", special_tokens=pairs
     )
-    assert discover(tokenizer).frame == Frame((3,), (3, 3))
+    assert discover(tokenizer).begin_end_tokens == BeginEndTokens((3,), (3, 3))
 
     class InPieces:
         """Puts a token before every piece of 500."""
@@ -161,9 +164,9 @@ def test_begin_and_end_tokens_are_found_by_encoding() -> None:
 
     discovery = discover(InPieces())
     assert discovery.use_ids_path
-    assert discovery.frame is None
-    assert discover(load("nt_v2")).frame == Frame((3,))
-    assert discover(load("dnabert1_3mer")).frame == Frame((2,), (3,), 510)
+    assert discovery.begin_end_tokens is None
+    assert discover(load("nt_v2")).begin_end_tokens == BeginEndTokens((3,))
+    assert discover(load("dnabert1_3mer")).begin_end_tokens == BeginEndTokens((2,), (3,), 510)
 
 
 class Model:

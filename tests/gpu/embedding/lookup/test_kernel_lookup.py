@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu.embedding.letter_rule import NEEDS_UPSTREAM, read_letter_rule
-from gpu.embedding.row_layout import Frame, RowLayout
+from gpu.embedding.row_layout import BeginEndTokens, RowLayout
 from gpu.embedding.tokenizer_discovery import discover
 from tests.support.emulation.kernels import compile_for_device
 from tests.support.emulation.torch_kernels import EmulatedKernels, compiled, memory
@@ -64,7 +64,7 @@ def look_up_and_check(
     rule, batch: Batch, dtype=torch.int64, extra: int = 0, layout: RowLayout = LAYOUT
 ) -> tuple[list, bool, list[str]]:
     """Look up by the kernels, compare with torch's look-up; return ids, mark and launches."""
-    counts = rule.count_ids(np.diff(batch.offsets)) + len(layout.frame.ids)
+    counts = rule.count_ids(np.diff(batch.offsets)) + len(layout.begin_end_tokens.ids)
     width = int(counts.max(initial=0)) + extra
     torch_look_up = TorchLookUp(rule, layout, torch.device("cpu"), dtype)
     expected = torch_look_up(batch.data, batch.offsets, width)
@@ -103,7 +103,7 @@ def test_any_rows_have_the_ids_of_torchs_look_up(
     if not isinstance(rule, str):
         dtype = torch.int64 if wide else torch.int32
         batch = Batch.from_bytes([text.encode() for text in texts])
-        layout = RowLayout(77, Frame(prefix, suffix), side)
+        layout = RowLayout(77, BeginEndTokens(prefix, suffix), side)
         look_up_and_check(rule, batch, dtype, extra, layout)
 
 
