@@ -14,7 +14,7 @@ from gpu.batch.row_options import NO_BYTE, row_errors, row_options
 from gpu.batch.transfer import fetch, launch, pack_augmented, status_of
 from gpu.engine import GpuEngine
 from gpu.errors import NotCovered
-from gpu.kernels.families import frame_kernels
+from gpu.kernels.families import post_process_kernels
 from gpu.kernels.job import STATUS
 from vocabularies.batch.batch import Batch, Encoded
 from vocabularies.model.vocabulary import Vocabulary
@@ -47,10 +47,12 @@ def encode_augmented(
             # Augmentation may cut a row inside a character of several bytes.
             validate = not resident.family.takes_bytes
             launch_content(workspace, resident, processors, validate=validate, augmented=True)
-            launch(workspace, frame_kernels(resident.family, spans=False), processors)
+            launch(workspace, post_process_kernels(resident.family, spans=False), processors)
             status = status_of(workspace)
-            ids = fetch(workspace, "framed_ids", np.int32, int(status[STATUS["NUM_FRAMED"]]))
-            offsets = fetch(workspace, "framed_offsets", np.int64, rows + 1)
+            ids = fetch(
+                workspace, "post_processed_ids", np.int32, int(status[STATUS["NUM_POST_PROCESSED"]])
+            )
+            offsets = fetch(workspace, "post_processed_offsets", np.int64, rows + 1)
             encoded = Encoded(ids, offsets, engine="gpu")
             if status[STATUS["TRUNCATED"]]:
                 encoded.num_tokens = fetch(workspace, "num_tokens", np.int64, rows)

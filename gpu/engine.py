@@ -17,7 +17,7 @@ The kernels of a batch run in this order:
     look up       find the id of every piece that is a token, list the other pieces
     merge         compute the ids of the other pieces
     compact       write ids one after another, and the offsets of rows
-    frame         add begin and end tokens, truncate, write spans
+    post-process  add begin and end tokens, truncate, write spans
     answer        copy to host memory
 """
 

@@ -47,8 +47,7 @@ class RowOptions:
         flags: uint8[B], ROW_* bits of cuda/batch/rows.cuh; empty if `is_default`.
         max_length: uint32[B], NO_LIMIT for a row without a limit; None if no row has one.
         spans: bool[B], the rows that request spans; None if no row does.
-        framed: whether post-processing is needed: any row gets begin and end tokens or may be
-            truncated.
+        post_processed: whether any row gets begin and end tokens or may be truncated.
         refuses: whether any row refuses special tokens.
         augmented: whether the kernel `augment_rows` makes the rows that are encoded: as reverse
             complements, as crops, or with substituted letters.
@@ -59,7 +58,7 @@ class RowOptions:
     flags: NDArray[np.uint8]
     max_length: NDArray[np.uint32] | None
     spans: NDArray[np.bool_] | None
-    framed: bool
+    post_processed: bool
     refuses: bool
     is_default: bool
     augmented: bool = False
@@ -73,13 +72,13 @@ class RowOptions:
     def is_content(self) -> bool:
         """Whether rows need no more than ids: no post-processing, no spans, no circular rows."""
         plain = self.is_default or not (self.flags & constant("ROW_CIRCLE")).any()
-        adds = self.framed or self.augmented or self.refuses or self.max_length is not None
+        adds = self.post_processed or self.augmented or self.refuses or self.max_length is not None
         return bool(plain and not adds and self.spans is None)
 
     def of_rows(self, begin: int, end: int) -> RowOptions:
         """Return the options of the rows from `begin` to `end`.
 
-        Flags of the whole batch, such as `framed`, stay set even if none of these rows needs them.
+        Flags of the whole batch, such as `post_processed`, are kept even if these rows need none.
         """
         if self.is_default and self.spans is None:
             return self
@@ -93,16 +92,18 @@ class RowOptions:
     def of_part(self, row: int) -> RowOptions:
         """Return the options of a part of a row: without begin and end tokens and truncation."""
         options = self.of_rows(row, row + 1)
-        if not self.framed:
+        if not self.post_processed:
             return options
         own = np.full(1, DEFAULT_FLAGS, np.uint8) if self.is_default else options.flags
         plain = own & np.uint8(0xFF ^ constant("ROW_ADD_SPECIAL"))
-        return replace(options, flags=plain, max_length=None, framed=False, is_default=False)
+        return replace(
+            options, flags=plain, max_length=None, post_processed=False, is_default=False
+        )
 
     def adds(self, row: int) -> bool:
         """Return whether a row gets begin and end tokens."""
         adds = self.is_default or bool(self.flags[row] & constant("ROW_ADD_SPECIAL"))
-        return self.framed and adds
+        return self.post_processed and adds
 
     def added_rows(self) -> NDArray[np.bool_] | Literal[True]:
         """Return bool[B]: the rows that get begin and end tokens; True: all."""
@@ -167,7 +168,7 @@ def row_options(vocabulary: Vocabulary, batch: Batch, family: Family) -> RowOpti
         flags=np.array(flags, np.uint8)[which],
         max_length=np.array(limits, np.uint32)[which] if limited else None,
         spans=np.array(with_spans)[which] if any(with_spans) else None,
-        framed=limited or (has_template and any(o.add_special_tokens for o in distinct)),
+        post_processed=limited or (has_template and any(o.add_special_tokens for o in distinct)),
         refuses=any(o.special == "refuse" for o in distinct),
         is_default=not limited and set(flags) == {DEFAULT_FLAGS} and not wraps,
         augmented=any(o.reverse_complement for o in distinct),

@@ -1,8 +1,9 @@
 """Decodes large batches of ids in chunks, through the pipeline.
 
 A chunk consists of several rows, or a part of a long row. Its ids are stored in the workspace's
-memory for text, and the offsets of its bytes in that for `framed_offsets`. Decoding in chunks stops
-if a part of a row has an unknown id, or if the bytes of a chunk do not fit into a workspace.
+memory for text, and the offsets of its bytes in that for `post_processed_offsets`. Decoding in
+chunks stops if a part of a row has an unknown id, or if the bytes of a chunk do not fit into a
+workspace.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ class _DecodedChunk(ChunkInFlight):
         staging: CopyPool,
     ) -> None:
         super().__init__(work, chunk, workspace, copy_streams, staging)
-        self.framed = True  # decoded_offsets share the memory of framed_offsets.
+        self.post_processed = True  # decoded_offsets share the memory of post_processed_offsets.
         workspace.clock = None  # Only encoding is timed.
         set_decode_job(
             workspace, workspace.fields["text"], work.id_bytes, len(self.source) // work.id_bytes

@@ -68,7 +68,7 @@ class Launcher:
         validates: bool = False,
         planned_fallback: int = 0,
     ) -> int | None: ...
-    def answer_in(self, framed: bool, /) -> None: ...
+    def answer_in(self, post_processed: bool, /) -> None: ...
     def encode(
         self,
         spec: LaunchSpec,
@@ -76,7 +76,7 @@ class Launcher:
         text: Any,
         source: int,
         begins: Any,
-        framed: bool,
+        post_processed: bool,
         validates: bool,
         id_bits: int,
         ids: int,

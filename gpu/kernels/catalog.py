@@ -19,7 +19,7 @@ SOURCES = {
         "batch/utf8.cu",
         "text/pretokenize/kernels.cu",
         "text/kernels.cu",
-        "batch/frame.cu",
+        "batch/post_process.cu",
         "decode/decode.cu",
     ),
     "nfc_check": ("text/pretokenize/nfc_check.cu",),
@@ -110,7 +110,7 @@ def _kmer_kernels() -> dict[str, Kernel]:
     }
     compact = {
         "write_places": Kernel(_BLOCK, _LETTERS, 8),
-        "frame_own_spans": Kernel(_BLOCK, _TILE, 8),
+        "post_process_own_spans": Kernel(_BLOCK, _TILE, 8),
         "decode_kmers": Kernel(_BLOCK, _TILE, 8),
         "decode_kmers_again": Kernel(_BLOCK, _TILE, 8),
         "cut_windows": Kernel(_BLOCK, 4 * _BLOCK, 8),
@@ -259,10 +259,10 @@ KERNELS = {
     "store_answer": Kernel(_BLOCK, 4 * _BLOCK, 1, stage="copy_to_host"),
     "report": Kernel(_BLOCK, 16 * _BLOCK, 1, stage="copy_to_host"),
     "narrow_ids": Kernel(_BLOCK, _TILE, 16),
-    "frame_rows": Kernel(_BLOCK, _TILE, 8),
-    "frame_ids": Kernel(_BLOCK, _TILE, 8),
+    "post_process_rows": Kernel(_BLOCK, _TILE, 8),
+    "post_process_ids": Kernel(_BLOCK, _TILE, 8),
     "span_begins": Kernel(_BLOCK, _TILE, 8),
-    "frame_spans": Kernel(_BLOCK, _TILE, 8),
+    "post_process_spans": Kernel(_BLOCK, _TILE, 8),
     "decode_spell": Kernel(_BLOCK, _TILE, 8),
     "decode_spell_again": Kernel(_BLOCK, _TILE, 8),
     "encode_block": Kernel(

@@ -97,7 +97,7 @@ TEXT = Family(
     content=(*PRETOKENIZE, "clear_special", *SPLIT, *MERGE, *COUNT),
     write=("compact",),
     write16=("compact16",),
-    spans=("span_begins", "frame_spans"),
+    spans=("span_begins", "post_process_spans"),
     fused=("encode_block", "encode_cluster", "encode_grid"),
     answered=("sum_tiles", "row_offsets", "compact"),
 )
@@ -119,7 +119,7 @@ CHARACTERS = Family(
     "kmers",
     content=(*REWRITE, *PLACES),
     write=("write_places",),
-    spans=("frame_own_spans",),
+    spans=("post_process_own_spans",),
     plain=("write_letters",),
     rewrite=REWRITE,
     fetch="fetch_letters",
@@ -159,7 +159,7 @@ DNA = Family(
         "write_letter_ids",
     ),
     write=(),
-    spans=("frame_own_spans",),
+    spans=("post_process_own_spans",),
     augments_rows=True,
 )
 """BPE over letters; only motifs and special tokens split the text."""
@@ -266,20 +266,22 @@ def letter_kernels(family: Family, *, id_bits: int = 32) -> tuple[str, ...]:
     return ("clear_faults", *content, *write_kernels(family, id_bits))
 
 
-def frame_kernels(
+def post_process_kernels(
     family: Family = TEXT, *, spans: bool, count_only: bool = False
 ) -> tuple[str, ...]:
     """Return the kernels that add begin and end tokens and truncate, after `encode_kernels`."""
     if count_only:
-        return ("frame_rows",)
-    return ("frame_rows", "frame_ids", *(family.spans if spans else ()))
+        return ("post_process_rows",)
+    return ("post_process_rows", "post_process_ids", *(family.spans if spans else ()))
 
 
 @lru_cache
-def answer_kernels(family: Family, encode: tuple[str, ...], *, framed: bool) -> tuple[str, ...]:
+def answer_kernels(
+    family: Family, encode: tuple[str, ...], *, post_processed: bool
+) -> tuple[str, ...]:
     """Return the kernels of a small batch: those of `encode`, and those that store the answer."""
-    if framed:
-        return (*encode, *frame_kernels(family, spans=False), "store_answer")
+    if post_processed:
+        return (*encode, *post_process_kernels(family, spans=False), "store_answer")
     if not family.answered:
         return (*encode, "store_answer")
     replaced = family.answered

@@ -96,7 +96,7 @@ STATUS = {
         "NUM_IDS",
         "FAULT",
         "TRUNCATED",
-        "NUM_FRAMED",
+        "NUM_POST_PROCESSED",
         "FALLBACK",
         "NOT_UTF8",
         "NOT_COVERED",

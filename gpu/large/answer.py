@@ -142,7 +142,7 @@ class BatchAnswer:
             np.add(flight.offsets[:-1], self.ids.size, out=self.offsets[rows])
         if chunk.is_part:
             self._cut_rows += [chunk.first_row]
-            self._frame(chunk.begins_row, self.vocabulary.prefix, chunk.first_row, share)
+            self._append_added_ids(chunk.begins_row, self.vocabulary.prefix, chunk.first_row, share)
         num_ids = flight.num_ids
         place = self.ids.add(num_ids, share, flight)
         if self.ids.is_leased:
@@ -152,13 +152,13 @@ class BatchAnswer:
         if flight.with_spans:
             flight.copy_spans(self.spans.add(num_ids, share, flight), 16 * num_ids)
         if chunk.is_part:
-            self._frame(chunk.ends_row, self.vocabulary.suffix, chunk.first_row, share)
+            self._append_added_ids(chunk.ends_row, self.vocabulary.suffix, chunk.first_row, share)
         self.offsets[rows.stop] = self.ids.size
         truncated = flight.truncated()
         if truncated is not None:
             self._truncated.append((rows, *truncated))
 
-    def _frame(self, is_end: bool, side: Sequence[int], row: int, share: float) -> None:
+    def _append_added_ids(self, is_end: bool, side: Sequence[int], row: int, share: float) -> None:
         """Append the begin or end tokens of a row that was split into parts."""
         if is_end and side and self.options.adds(row):
             self.ids.add(len(side), share)

@@ -24,7 +24,7 @@ from gpu.batch.row_options import NO_BYTE, RowOptions
 from gpu.batch.transfer import checked, fetch, launch, pack_rows, send_job
 from gpu.errors import DescendingOffsets
 from gpu.host.copy_pool import Copy, CopyPool
-from gpu.kernels.families import frame_kernels
+from gpu.kernels.families import post_process_kernels
 from gpu.kernels.job import STATUS
 from gpu.large.chunking import Chunk
 from gpu.memory.workspace import Workspace
@@ -121,8 +121,8 @@ class ChunkInFlight:
                 self.source = workspace.text[: len(self.source)]
         options, spans = self.options, self.options is not None and self.options.spans is not None
         self.with_spans = spans and not work.count_only
-        framed = options is not None and options.framed and not self.with_spans
-        self.framed = work.count_only or framed
+        post_processed = options is not None and options.post_processed and not self.with_spans
+        self.post_processed = work.count_only or post_processed
 
     def launch(self, processors: int) -> None:
         """Queue the copy in, the kernels and the report, unless they are queued already."""
@@ -139,7 +139,7 @@ class ChunkInFlight:
             if self._copy is not None:
                 clock.add("stage", self._copy.seconds)
             clock.enter("copy_to_device")
-        workspace.answer_in(self.framed)
+        workspace.answer_in(self.post_processed)
         workspace.status[STATUS["NOT_UTF8"]] = 0
         try:
             pack_rows(
@@ -159,7 +159,7 @@ class ChunkInFlight:
         launch(workspace, (*self._kernels(), "report"), processors)
 
     def _kernels(self) -> tuple[str, ...]:
-        return *self._first(), *self._frames()
+        return *self._first(), *self._post_process_kernels()
 
     def _first(self) -> tuple[str, ...]:
         """Return the first kernels: plain ones, unless the last batch needed fallback kernels."""
@@ -178,9 +178,13 @@ class ChunkInFlight:
             id_bits=work.id_bits,
         )
 
-    def _frames(self) -> tuple[str, ...]:
+    def _post_process_kernels(self) -> tuple[str, ...]:
         family, count_only = self.work.resident.family, self.work.count_only
-        return frame_kernels(family, spans=False, count_only=count_only) if self.framed else ()
+        return (
+            post_process_kernels(family, spans=False, count_only=count_only)
+            if self.post_processed
+            else ()
+        )
 
     def wait(self, processors: int) -> None:
         """Wait for the kernels, and run those that depend on their report.
@@ -206,16 +210,16 @@ class ChunkInFlight:
                 with_spans=self.with_spans,
                 id_bits=work.id_bits,
             )
-            self._again((*others, *self._frames()), processors)
+            self._again((*others, *self._post_process_kernels()), processors)
         if self.with_spans:
             num_ids = int(workspace.status[STATUS["NUM_IDS"]])
             most_ids = work.resident.most_ids(num_ids, self.chunk.num_rows)
             workspace.reserve("spans", SPAN_BYTES * max(1, most_ids))
-        if self.with_spans or (not self.framed and self.errors() is not None):
-            self.framed = True  # Framing also removes the ids of refused rows.
+        if self.with_spans or (not self.post_processed and self.errors() is not None):
+            self.post_processed = True  # Post-processing also removes the ids of refused rows.
             workspace.answer_in(True)
             send_job(workspace)
-            kernels = frame_kernels(work.resident.family, spans=self.with_spans)
+            kernels = post_process_kernels(work.resident.family, spans=self.with_spans)
             self._again(kernels, processors)
 
     def _again(self, kernels: tuple[str, ...], processors: int) -> None:
@@ -270,7 +274,7 @@ class ChunkInFlight:
     def _answer_field(self) -> str:
         if self.work.id_bits != BITS_A_WORD:
             return "narrow_ids"
-        return "framed_ids" if self.framed else "ids"
+        return "post_processed_ids" if self.post_processed else "ids"
 
     def bring_ids(self, out: Bytes) -> None:
         """Copy the first bytes of the ids to pageable memory, through pinned memory, and wait."""

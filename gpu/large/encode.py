@@ -57,7 +57,7 @@ def encode_large(
         return BatchAnswer(vocabulary, batch, options, pipeline.resources.leases, dtype)
 
     bits = 8 * np.dtype(batch.id_dtype).itemsize
-    if bits < BITS_A_WORD and not options.framed and options.spans is None:
+    if bits < BITS_A_WORD and not options.post_processed and options.spans is None:
         narrow = replace(work, id_bits=bits)
         with suppress(RowsRefused):
             new_narrow = partial(new_answer, batch.id_dtype)

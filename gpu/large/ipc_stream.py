@@ -65,13 +65,13 @@ def encode_shared(pipeline: Pipeline, vocabulary: Vocabulary, rows: SharedRows) 
         pipeline.resources.residents.using(vocabulary) as resident,
     ):
         options = row_options(vocabulary, batch, resident.family)
-        if options.framed and rows.id_bytes != 4:
+        if options.post_processed and rows.id_bytes != 4:
             raise NotCovered("narrow ids with begin and end tokens")
         validate = not resident.family.takes_bytes
         bits = 8 * rows.id_bytes
         work = Work(resident, rows.text, True, options, validate, bits)
         # The host would have to add the begin and end tokens of a row that is split.
-        whole = np.ones(len(rows), np.bool_) if options.framed else options.whole_rows()
+        whole = np.ones(len(rows), np.bool_) if options.post_processed else options.whole_rows()
         out = OutputBuffer(rows.out.address + rows.out_begin, rows.out_bytes, rows.id_bytes)
 
         to_device = ON_DEVICE if rows.text.memory.on_device else TO_DEVICE

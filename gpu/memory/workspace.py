@@ -134,9 +134,9 @@ class Workspace:
         if self.is_small:
             job["host_ids"] = self.ids_place
 
-    def answer_in(self, framed: bool) -> None:
+    def answer_in(self, post_processed: bool) -> None:
         """Choose the fields that contain the answer: ids with begin and end tokens, or without."""
-        self.launcher.answer_in(framed)
+        self.launcher.answer_in(post_processed)
 
     def reserve(self, field: str, num_bytes: int) -> None:
         """Allocate memory for a field that most batches do not need; it is kept from then on.

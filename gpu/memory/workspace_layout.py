@@ -71,7 +71,7 @@ def _cleared(n: int, rows: int) -> dict[str, int]:
         "special_counts": 32,
         "decode_faults": 4,
         "decode_states": 16 * (n // DECODE_TILE + 2),
-        "frame_states": 8 * (rows // SCAN_TILE + 2),
+        "post_process_states": 8 * (rows // SCAN_TILE + 2),
     }
 
 
@@ -95,7 +95,7 @@ def _scratch(n: int, rows: int) -> dict[str, int]:
         "special_list": 8 * tiles,
         "special_exits": 2 * tiles,
         "special_function": 256 * tiles,
-        "framed_offsets": 8 * (rows + 1),
+        "post_processed_offsets": 8 * (rows + 1),
         "num_tokens": 8 * rows,
         "kept": 16 * rows,
     }
@@ -181,8 +181,10 @@ def _dna_scratch(n: int, rows: int) -> dict[str, int]:
         "window_ranks": 16 * windows,
         "augmented_text": n + TEXT_PADDING,
     }
-    framed = 4 * (n + MAX_TEMPLATE * rows) + 64  # framed_ids share the memory of all paths.
-    return paths | {"behind_paths": framed - sum(paths.values()), "row_not_ascii": 4 * rows}
+    post_processed = (
+        4 * (n + MAX_TEMPLATE * rows) + 64
+    )  # post_processed_ids share the memory of all paths.
+    return paths | {"behind_paths": post_processed - sum(paths.values()), "row_not_ascii": 4 * rows}
 
 
 def _window_words(chunk: int) -> int:
@@ -202,12 +204,12 @@ LAYOUTS = {
             "chunk_before": "merged_ids",
             # map_tiles writes, redo_tiles reads last; then compact writes ids.
             "chunk_pending": "ids",
-            # compact reads merged_ids last; then frame_ids writes.
-            "framed_ids": "merged_ids",
+            # compact reads merged_ids last; then post_process_ids writes.
+            "post_processed_ids": "merged_ids",
             # merge reads misses last; then compact16 or narrow_ids write. The alias continues in
             # the other lists of misses, which have 6 bytes a byte of text in all.
             "narrow_ids": "misses0",
-            # compact reads records last; then span_begins writes, and frame_spans reads last.
+            # compact reads records last; then span_begins writes; post_process_spans reads last.
             "span_begins": "records",
             # Decoding uses none of the fields of encoding.
             "decode_ids": "merged_ids",
@@ -222,9 +224,9 @@ LAYOUTS = {
             # find_special writes, accept_special reads last; then expand_letters writes
             # letter_places.
             "special_matches": "letter_places",
-            # write_places reads letters and letter_places last; then frame_ids or narrow_ids
+            # write_places reads letters and letter_places last; then post_process_ids or narrow_ids
             # write. The plain kernels also write narrow_ids, and do not use letters.
-            "framed_ids": "letters",
+            "post_processed_ids": "letters",
             "narrow_ids": "letters",
             # Decoding uses none of the fields of encoding.
             "decode_ids": "letters",
@@ -239,15 +241,15 @@ LAYOUTS = {
             # find_special writes, accept_special reads last; then forward_windows, repairs and
             # write_letter_ids write ids.
             "special_matches": "ids",
-            # augment_rows reads it last; then frame_rows writes framed_offsets.
-            "sent_begins": "framed_offsets",
+            # augment_rows reads it last; then post_process_rows writes post_processed_offsets.
+            "sent_begins": "post_processed_offsets",
             # forward_windows writes, walk_windows reads last; then repairs write window_ranks.
             "deferred_windows": "window_ranks",
             # Only encode_dna_parts uses it; where that falls back, all other kernels come after it.
             "part_states": "window_ranks",
-            # write_letter_ids reads the paths last; then frame_ids or narrow_ids write. The aliases
-            # continue in all fields of paths, up to the end of behind_paths.
-            "framed_ids": "base_words",
+            # write_letter_ids reads the paths last; then post_process_ids or narrow_ids write. The
+            # aliases continue in all fields of paths, up to the end of behind_paths.
+            "post_processed_ids": "base_words",
             "narrow_ids": "base_words",
             # Decoding uses none of the fields of encoding.
             "decode_ids": "base_words",
@@ -292,8 +294,8 @@ def field_places(capacity: Capacity) -> tuple[dict[str, int], int, int]:
     places, end = cut(_cleared(n, rows) | layout.cleared(n, rows), begin)
     scratch, size = cut(_scratch(n, rows) | layout.scratch(n, rows), end)
     places |= scratch
-    # Only decoding uses decoded_offsets, only encoding framed_offsets.
-    aliases = {**layout.aliases, "decoded_offsets": "framed_offsets"}
+    # Only decoding uses decoded_offsets, only encoding post_processed_offsets.
+    aliases = {**layout.aliases, "decoded_offsets": "post_processed_offsets"}
     return places | {name: places[other] for name, other in aliases.items()}, end, size
 
 

@@ -7,7 +7,7 @@ names of the service's metrics:
     copy_to_device   the batch is copied to the device, and counters are cleared
     pretokenize      hard bits, special tokens, start bits and splits; packing of DNA letters
     merge            the ids of pieces
-    compact          ids one after another, and frames
+    compact          ids one after another, and post-processing
     copy_to_host     the report and the ids are copied
     fused            a small batch in one launch
 """

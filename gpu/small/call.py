@@ -63,7 +63,7 @@ class SmallCall:
         self.resident, self.batch, self.options = resident, batch, options
         self.family = resident.family
         self.validate = validate
-        self.framed = options.framed
+        self.post_processed = options.post_processed
         self.text = HostText(0)
 
     def __enter__(self) -> Self:
@@ -98,7 +98,7 @@ class SmallCall:
         workspace, rows = self.workspace, len(self.batch)
         fused = self.kernel_to_try(fused)
         self.stage_text(fused)
-        workspace.answer_in(self.framed)
+        workspace.answer_in(self.post_processed)
         ids, is_leased = self.room_for_ids()
         self.run(fused, 8 * ids.itemsize)
         offsets = workspace.offsets[: rows + 1].copy()
@@ -109,7 +109,7 @@ class SmallCall:
             self.add_truncation(encoded)
         if reported[_NOT_UTF8] or self.options.may_refuse:
             encoded.errors = self.errors()
-            if encoded.errors and not self.framed:
+            if encoded.errors and not self.post_processed:
                 drop_rows(encoded)
         return encoded
 
@@ -162,7 +162,9 @@ class SmallCall:
             return fused
         if options.may_refuse:
             return ""
-        if not options.is_default and (self.framed or np.any(options.flags & CIRCLE_OR_COMPLEMENT)):
+        if not options.is_default and (
+            self.post_processed or np.any(options.flags & CIRCLE_OR_COMPLEMENT)
+        ):
             return ""
         if resident.parts_skips:
             resident.parts_skips -= 1
@@ -258,7 +260,7 @@ class SmallCall:
 
     def all_kernels(self, encode: tuple[str, ...]) -> tuple[str, ...]:
         """Return the kernels of `encode` followed by those that write the answer."""
-        return answer_kernels(self.family, encode, framed=self.framed)
+        return answer_kernels(self.family, encode, post_processed=self.post_processed)
 
     def launch_single_kernels(self) -> None:
         """Run all stages by single kernels, and the fallback kernels where these are needed."""

@@ -180,7 +180,7 @@ def encode_batch(
         kernel,
         batch.data,
         batch.offsets,
-        framed=options.framed,
+        post_processed=options.post_processed,
         validate=validate,
         id_dtype=batch.id_dtype,
     )
@@ -197,7 +197,7 @@ def encode(
     data: Bytes,
     offsets: Int64s,
     *,
-    framed: bool = False,
+    post_processed: bool = False,
     validate: bool = False,
     id_dtype: type[np.integer[Any]] = np.int32,
 ) -> tuple[Ids, Int64s] | str:
@@ -227,7 +227,7 @@ def encode(
             data,
             STAGED,
             offsets,
-            framed,
+            post_processed,
             validate,
             8 * ids.itemsize,
             workspace.ids_place,

@@ -4,32 +4,33 @@
 //     augment_rows.cuh   rows that are encoded otherwise than they were sent                   kmers/kernels.cu
 //     utf8.cuh           which rows are not UTF-8                                              utf8.cu
 //     narrow_ids.cuh     ids of 16 or 8 bits                                                   text/kernels.cu
-//     frame.cuh          begin and end tokens, truncation and spans                            here
+//     post_process.cuh          begin and end tokens, truncation and spans                            here
 //     store_answer.cuh   the answer of a small batch to pinned host memory                     text/kernels.cu
 //
-// gpu/kernels/families.py launches the kernels of framing behind those that write ids and id_offsets, and the last two
+// gpu/kernels/families.py launches these kernels behind those that write ids and id_offsets, and the last two
 // only where spans are requested. They know rows and ids, and nothing of how ids are made.
 //
 // Launch: BLOCK threads, any number of blocks.
-#include "batch/frame.cuh"
+#include "batch/post_process.cuh"
 
 // A block takes the next 2,048 rows (common/lookback_scan.cuh): id_offsets, row_flags, row_max_length, row_errors,
-// row_refused -> num_tokens, kept, framed_offsets, frame_states, status.
-// Needs: id_offsets and faults of all rows; frame_states of zeros.
-// Ensures: `kept` says which ids of each row stay, framed_offsets where each row of the answer begins. A refused row
-// has no ids.
-KERNEL __launch_bounds__(BLOCK) frame_rows(const Job* job) {
+// row_refused -> num_tokens, kept, post_processed_offsets, post_process_states, status.
+// Needs: id_offsets and faults of all rows; post_process_states of zeros.
+// Ensures: `kept` says which ids of each row stay, post_processed_offsets where each row of the answer begins. A
+// refused row has no ids.
+KERNEL __launch_bounds__(BLOCK) post_process_rows(const Job* job) {
     wait_for_kernel_before();
     SHARED ScanShared shared;
-    frame_rows_stage(*job, shared);
+    post_process_rows_stage(*job, shared);
 }
 
-// A thread per four ids of the answer: ids, id_offsets, kept, framed_offsets, row_flags, prefix, suffix -> framed_ids.
-// Needs: frame_rows.
-// Ensures: framed_ids is the answer, with begin and end tokens.
-KERNEL __launch_bounds__(BLOCK) frame_ids(const Job* job) {
+// A thread per four ids of the answer: ids, id_offsets, kept, post_processed_offsets, row_flags, prefix, suffix ->
+// post_processed_ids.
+// Needs: post_process_rows.
+// Ensures: post_processed_ids is the answer, with begin and end tokens.
+KERNEL __launch_bounds__(BLOCK) post_process_ids(const Job* job) {
     wait_for_kernel_before();
-    frame_ids_stage(*job, blockIdx.x, gridDim.x);
+    post_process_ids_stage(*job, blockIdx.x, gridDim.x);
 }
 
 // A block takes the next 2,048 ids (common/lookback_scan.cuh): ids, id_offsets, token_table -> span_begins,
@@ -42,10 +43,10 @@ KERNEL __launch_bounds__(BLOCK) span_begins(const Job* job) {
     span_begins_stage(*job, shared);
 }
 
-// A thread per four ids of the answer: span_begins, id_offsets, kept, framed_offsets, row_flags -> spans.
-// Needs: frame_rows, span_begins.
+// A thread per four ids of the answer: span_begins, id_offsets, kept, post_processed_offsets, row_flags -> spans.
+// Needs: post_process_rows, span_begins.
 // Ensures: `spans` has begin and end byte in its row of each id of the answer, (0, 0) of begin and end tokens.
-KERNEL __launch_bounds__(BLOCK) frame_spans(const Job* job) {
+KERNEL __launch_bounds__(BLOCK) post_process_spans(const Job* job) {
     wait_for_kernel_before();
-    frame_spans_stage(*job, blockIdx.x, gridDim.x);
+    post_process_spans_stage(*job, blockIdx.x, gridDim.x);
 }

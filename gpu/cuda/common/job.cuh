@@ -22,7 +22,7 @@ struct Launch {
     uint32_t* grid_arrivals;         // uint32[1], see wait_for_grid. Zero before the first batch.
     uint64_t validates;              // Not 0: rows are checked for UTF-8.
     uint64_t num_rounds;             // Rounds of special tokens, 0 .. 2.
-    uint64_t framed;                 // Not 0: rows get begin and end tokens, or are truncated.
+    uint64_t post_processed;                 // Not 0: rows get begin and end tokens, or are truncated.
     uint64_t planned_fallback;       // FALLBACK_*: where a grid stops, whatever it finds; 0: only where it must.
 };
 
@@ -59,7 +59,7 @@ struct Host {
     const int64_t* host_row_begins;
     const uint8_t* host_row_flags;   // Copied to row_flags and row_max_length unless these are 0.
     const uint32_t* host_row_max_length;
-    const int32_t* answer_ids;       // `ids` or `framed_ids`.
+    const int32_t* answer_ids;       // `ids` or `post_processed_ids`.
     const int64_t* answer_offsets;
     int32_t* host_ids;               // Ids of id_bits; may be memory of the device.
     int64_t* host_offsets;           // int64[num_rows + 1].
@@ -67,21 +67,21 @@ struct Host {
     uint64_t* host_status;           // uint64[8].
 };
 
-// Begin and end tokens, truncation and spans (batch/frame.cuh).
-struct Frame {
+// Begin and end tokens, truncation and spans (batch/post_process.cuh).
+struct PostProcess {
     const int32_t* prefix;           // int32[num_prefix] begin tokens.
     uint64_t num_prefix;
     const int32_t* suffix;           // int32[num_suffix] end tokens.
     uint64_t num_suffix;
     uint64_t piece_ids;              // Ids of a row between its begin and end tokens, at most; 0: all.
-    uint64_t* frame_states;          // uint64[scan_tiles(num_rows) + 1]. Zeros before.
-    int32_t* framed_ids;
-    int64_t* framed_offsets;         // int64[num_rows + 1].
+    uint64_t* post_process_states;          // uint64[scan_tiles(num_rows) + 1]. Zeros before.
+    int32_t* post_processed_ids;
+    int64_t* post_processed_offsets; // int64[num_rows + 1].
     int64_t* num_tokens;             // int64[num_rows] ids before truncation.
     int64_t* kept;                   // int64[num_rows][2] begin and end of the kept ids of a row.
     uint64_t* span_states;           // uint64[scan_tiles(ids) + 1]. Zeros before.
     uint32_t* span_begins;           // uint32[ids + 1] bytes that the ids before one spell.
-    int64_t* spans;                  // int64[framed ids][2].
+    int64_t* spans;                  // int64[ids of the answer][2].
 };
 
 // Rows that are encoded otherwise than they were sent (batch/augment_rows.cuh).
@@ -334,7 +334,7 @@ struct Job {
     Rows rows;
     Answer answer;
     Host host;
-    Frame frame;
+    PostProcess post_process;
     Augmentation augmentation;
     Special special;
     Tokens tokens;

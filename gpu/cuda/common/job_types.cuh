@@ -39,7 +39,7 @@ struct BaseWord {  // Sixteen letters, see dna/packed_text.cuh.
 constexpr uint32_t STATUS_NUM_IDS = 0;     // Ids of the whole batch.
 constexpr uint32_t STATUS_FAULT = 1;       // Not 0: a kernel met a state that cannot be; no id may be used.
 constexpr uint32_t STATUS_TRUNCATED = 2;         // Not 0: max_length truncated a row.
-constexpr uint32_t STATUS_NUM_FRAMED = 3;  // Ids of the answer, begin and end tokens included.
+constexpr uint32_t STATUS_NUM_POST_PROCESSED = 3;  // Ids of the answer, begin and end tokens included.
 constexpr uint32_t STATUS_FALLBACK = 4;    // FALLBACK_*: what the first kernels leave to fallback kernels; 0: nothing.
 constexpr uint32_t STATUS_NOT_UTF8 = 5;    // Not 0: a row is refused; in host_status only.
 constexpr uint32_t STATUS_NOT_COVERED = 6;  // Not 0: a character that kernels do not know, or a text too slow for them.

@@ -2,7 +2,7 @@
 //
 // The families `characters`, `kmers` and `strided_kmers` of gpu/kernels/families.py launch them. The plain kernels
 // (plain_kernels.cu) come first. Where these set STATUS_FALLBACK, all from begin_letters on make the ids anew. DNA BPE
-// needs augment_rows and frame_own_spans.
+// needs augment_rows and post_process_own_spans.
 //
 // Launch: BLOCK threads, any number of blocks; enter_tiles and sum_letter_tiles one block of SCAN_THREADS.
 // Invariant: ids that write_places writes are right, whatever the rows are made of.
@@ -103,11 +103,11 @@ KERNEL __launch_bounds__(BLOCK) write_places(const Job* job) {
     write_places_stage(*job, table, tiles, blockIdx.x, gridDim.x);
 }
 
-// A thread per four ids of the answer: own_spans, id_offsets, kept, framed_offsets, row_flags -> spans.
-// Needs: frame_rows; own_spans of all ids.
+// A thread per four ids of the answer: own_spans, id_offsets, kept, post_processed_offsets, row_flags -> spans.
+// Needs: post_process_rows; own_spans of all ids.
 // Ensures: `spans` has begin and end byte in its row of each id of the answer, (0, 0) of begin and end tokens.
-KERNEL __launch_bounds__(BLOCK) frame_own_spans(const Job* job) {
-    frame_own_spans_stage(*job, blockIdx.x, gridDim.x);
+KERNEL __launch_bounds__(BLOCK) post_process_own_spans(const Job* job) {
+    post_process_own_spans_stage(*job, blockIdx.x, gridDim.x);
 }
 
 // As decode_spell, of k-mers that share letters: decode_ids, decode_offsets, tables -> decoded, decoded_offsets,

@@ -72,7 +72,7 @@ KERNEL __launch_bounds__(BLOCK, 8) compact16(const Job* job) {
     compact_stage(*job, reinterpret_cast<uint16_t*>(job->answer.narrow_ids), begins, blockIdx.x, gridDim.x);
 }
 
-// A block per tile of a small batch that is not framed; every block adds all counts up for itself: records,
+// A block per tile of a small batch without post-processing; every block adds all counts up for itself: records,
 // tile_pieces, tile_counts, miss_counts, merged_counts, merged_ids, row_begins, starts, row_errors, row_refused,
 // bad_tiles, window_counts, tables -> host_ids, host_offsets, host_errors, host_status, status.
 // Needs: count_tiles.

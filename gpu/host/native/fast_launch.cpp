@@ -5,7 +5,7 @@
 //     driver.launch(spec, blocks, job)
 //     launcher = Launcher(driver, words, status_words, fields, job=, text=, row_begins=, status=, offsets=)
 //     launcher.put_batch(begins, host_text=, num_bytes=, ...)    writes what differs from batch to batch
-//     launcher.encode(spec, blocks, text, source, begins, framed, validates, id_bits, ids)
+//     launcher.encode(spec, blocks, text, source, begins, post_processed, validates, id_bits, ids)
 //
 // A Launcher belongs to a workspace. It is the only writer of the Job's words that describe a batch. `encode` writes
 // them, launches a kernel and waits for it; it returns a number of ids or, below 0, why there is none. The interpreter's
@@ -68,7 +68,7 @@ struct DriverObject {
 // Which 8-byte words of the Job describe a batch.
 struct Words {
     uint32_t host_text, num_bytes, num_rows, row_flags, row_max_length, row_refused, validates, planned_fallback, id_bits;
-    uint32_t framed, answer_ids, answer_offsets, host_ids, text, sent_text, sent_begins;
+    uint32_t post_processed, answer_ids, answer_offsets, host_ids, text, sent_text, sent_begins;
     uint32_t own_spans, random_seed, first_row, substitution_rate;
 };
 
@@ -79,8 +79,8 @@ struct StatusWords {
 
 // Where fields of the workspace lie on the device; 0 where its layout has none.
 struct Fields {
-    uint64_t ids, framed_ids, id_offsets, framed_offsets, row_refused, text, augmented_text, row_begins, row_flags;
-    uint64_t row_max_length;
+    uint64_t ids, post_processed_ids, id_offsets, post_processed_offsets, row_refused, text, augmented_text, row_begins;
+    uint64_t row_flags, row_max_length;
 };
 
 struct Launcher {
@@ -173,17 +173,17 @@ bool put_batch(Launcher* self, const Py_buffer& begins, const Batch& batch) {
 }
 
 // Chooses the fields that hold the answer: ids with begin and end tokens, or without.
-void answer_in(Launcher* self, bool framed) {
+void answer_in(Launcher* self, bool post_processed) {
     uint64_t* job = words_of(self->job);
-    job[self->words.framed] = framed;
-    job[self->words.answer_ids] = framed ? self->fields.framed_ids : self->fields.ids;
-    job[self->words.answer_offsets] = framed ? self->fields.framed_offsets : self->fields.id_offsets;
+    job[self->words.post_processed] = post_processed;
+    job[self->words.answer_ids] = post_processed ? self->fields.post_processed_ids : self->fields.ids;
+    job[self->words.answer_offsets] = post_processed ? self->fields.post_processed_offsets : self->fields.id_offsets;
 }
 
 // The arguments of a call of `encode`.
 struct Request {
     uint32_t blocks, source;
-    bool framed, validates;
+    bool post_processed, validates;
     uint64_t id_bits, ids;
 };
 
@@ -210,7 +210,7 @@ bool put_request(Launcher* self, const Py_buffer& text, const Py_buffer& begins,
     batch.validates = request.validates;
     if (!put_batch(self, begins, batch)) return false;
     if (request.source == STAGED) memcpy(self->text.buf, text.buf, static_cast<size_t>(text.len));
-    answer_in(self, request.framed);
+    answer_in(self, request.post_processed);
     words_of(self->job)[self->words.id_bits] = request.id_bits;
     memset(self->status.buf, 0, static_cast<size_t>(self->status.len));
     return true;
@@ -322,8 +322,8 @@ PyObject* put_batch_method(Launcher* self, PyObject* arguments, PyObject* keywor
     return found;
 }
 
-PyObject* answer_in_method(Launcher* self, PyObject* framed) {
-    answer_in(self, PyObject_IsTrue(framed) == 1);
+PyObject* answer_in_method(Launcher* self, PyObject* post_processed) {
+    answer_in(self, PyObject_IsTrue(post_processed) == 1);
     Py_RETURN_NONE;
 }
 
@@ -416,7 +416,7 @@ constexpr Named<Words, uint32_t> WORD_NAMES[] = {
     {"validates", &Words::validates},
     {"planned_fallback", &Words::planned_fallback},
     {"id_bits", &Words::id_bits},
-    {"framed", &Words::framed},
+    {"post_processed", &Words::post_processed},
     {"answer_ids", &Words::answer_ids},
     {"answer_offsets", &Words::answer_offsets},
     {"host_ids", &Words::host_ids},
@@ -441,9 +441,9 @@ static_assert(sizeof(StatusWords) == sizeof(uint32_t) * std::size(STATUS_NAMES),
 
 constexpr Named<Fields, uint64_t> FIELD_NAMES[] = {
     {"ids", &Fields::ids},
-    {"framed_ids", &Fields::framed_ids},
+    {"post_processed_ids", &Fields::post_processed_ids},
     {"id_offsets", &Fields::id_offsets},
-    {"framed_offsets", &Fields::framed_offsets},
+    {"post_processed_offsets", &Fields::post_processed_offsets},
     {"row_refused", &Fields::row_refused},
     {"text", &Fields::text},
     {"augmented_text", &Fields::augmented_text},
@@ -513,9 +513,9 @@ PyMethodDef driver_methods[] = {
 PyMethodDef launcher_methods[] = {
     {"put_batch", method(put_batch_method), METH_VARARGS | METH_KEYWORDS,
      "put_batch(begins, *, host_text=0, num_bytes=0, ...): writes the Job's words; returns None, or the first row that descends."},
-    {"answer_in", method(answer_in_method), METH_O, "answer_in(framed, /): chooses the fields that hold the answer."},
+    {"answer_in", method(answer_in_method), METH_O, "answer_in(post_processed, /): chooses the fields that hold the answer."},
     {"encode", method(encode), METH_FASTCALL,
-     "encode(spec, blocks, text, source, begins, framed, validates, id_bits, ids, /): returns the number of ids, "
+     "encode(spec, blocks, text, source, begins, post_processed, validates, id_bits, ids, /): returns the number of ids, "
      "NOT_LAUNCHED or MORE_TO_DO."},
     {nullptr, nullptr, 0, nullptr},
 };

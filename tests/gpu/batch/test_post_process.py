@@ -23,7 +23,7 @@ from vocabularies.model.vocabulary import Vocabulary
 BLOCK, NO_BYTE = constant("BLOCK"), constant("NO_BYTE")
 SCAN_TILE, NO_LIMIT = constant("SCAN_TILE"), constant("NO_LIMIT")
 ADD, LEFT = constant("ROW_ADD_SPECIAL"), constant("ROW_TRUNCATE_LEFT")
-TRUNCATED, NUM_FRAMED = constant("STATUS_TRUNCATED"), constant("STATUS_NUM_FRAMED")
+TRUNCATED, NUM_POST_PROCESSED = constant("STATUS_TRUNCATED"), constant("STATUS_NUM_POST_PROCESSED")
 LENGTHS = np.array([*range(1, 40), 3000])
 VOCABULARY = Vocabulary(
     tuple(bytes((i * 7 + n) % 251 for i in range(n)) for n in LENGTHS.tolist()),
@@ -70,11 +70,11 @@ def run(rows: Sequence[Row], around: AddedIds, blocks: int) -> tuple[dict[str, N
         "token_table": decode_table(VOCABULARY),
         "prefix": around.prefix,
         "suffix": around.suffix,
-        "frame_states": np.zeros(len(rows) // SCAN_TILE + 2, np.uint64),
+        "post_process_states": np.zeros(len(rows) // SCAN_TILE + 2, np.uint64),
         "span_states": np.zeros(int(offsets[-1]) // SCAN_TILE + 2, np.uint64),
         "span_begins": np.full(int(offsets[-1]) + 1, 0xEEEEEEEE, np.uint32),
-        "framed_ids": np.full(most, -1, np.int32),
-        "framed_offsets": np.full(len(rows) + 1, -1, np.int64),
+        "post_processed_ids": np.full(most, -1, np.int32),
+        "post_processed_offsets": np.full(len(rows) + 1, -1, np.int64),
         "num_tokens": np.full(len(rows), -1, np.int64),
         "kept": np.full((len(rows), 2), -1, np.int64),
         "spans": np.full((most, 2), -1, np.int64),
@@ -87,7 +87,7 @@ def run(rows: Sequence[Row], around: AddedIds, blocks: int) -> tuple[dict[str, N
     numbers = {"num_rows": len(rows), "num_ids": len(VOCABULARY)}
     numbers |= {"num_prefix": len(around.prefix), "num_suffix": len(around.suffix)}
     job = make_job(**arrays, **numbers)
-    for name in ("frame_rows", "frame_ids", "span_begins", "frame_spans"):
+    for name in ("post_process_rows", "post_process_ids", "span_begins", "post_process_spans"):
         launch(name, blocks, BLOCK, job)
     return arrays, arrays["status"]
 
@@ -104,14 +104,14 @@ def expected(row: Row, around: AddedIds) -> Encoded:
 
 def check(rows: Sequence[Row], around: AddedIds, blocks: int = 2) -> None:
     answer, status = run(rows, around, blocks)
-    offsets, cut = answer["framed_offsets"], False
+    offsets, cut = answer["post_processed_offsets"], False
     assert offsets[0] == 0
-    assert status[NUM_FRAMED] == offsets[-1]
-    assert (answer["framed_ids"][offsets[-1] :] == -1).all()
+    assert status[NUM_POST_PROCESSED] == offsets[-1]
+    assert (answer["post_processed_ids"][offsets[-1] :] == -1).all()
     for number, row in enumerate(rows):
         want = expected(row, around)
         begin, end = offsets[number : number + 2].tolist()
-        assert answer["framed_ids"][begin:end].tolist() == want.ids.tolist()
+        assert answer["post_processed_ids"][begin:end].tolist() == want.ids.tolist()
         assert want.spans is not None
         assert answer["spans"][begin:end].tolist() == want.spans.reshape(-1, 2).tolist()
         refused = bool(want.errors)
@@ -199,4 +199,4 @@ def test_random_rows(rows: list[Row], num_prefix: int, num_suffix: int) -> None:
 
 
 def test_the_kernels_compile_for_a_device() -> None:
-    compile_for_device("batch/frame.cu")
+    compile_for_device("batch/post_process.cu")

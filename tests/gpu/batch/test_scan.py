@@ -27,8 +27,8 @@ def test_looking_back_over_tiles_of_either_state(num_tiles: int, known: float) -
         for tile in range(num_tiles)
     ]
     arrays = {
-        "frame_states": np.array(states, np.uint64),
-        "framed_offsets": np.full(num_tiles, -1, np.int64),
+        "post_process_states": np.array(states, np.uint64),
+        "post_processed_offsets": np.full(num_tiles, -1, np.int64),
     }
     launch("probe_look_back", 1, 32, make_job(**arrays, num_rows=num_tiles))
-    assert arrays["framed_offsets"].tolist() == ends[:-1]
+    assert arrays["post_processed_offsets"].tolist() == ends[:-1]

@@ -25,9 +25,9 @@ CONTEXT, STREAM, FUNCTION, IDS = 0xC0, 0x57, 0xF00D, 0x1D5
 OTHER_CONTEXT = 0xBAD  # The caller's, until a call makes CONTEXT current.
 FIELDS = {
     "ids": 101,
-    "framed_ids": 102,
+    "post_processed_ids": 102,
     "id_offsets": 103,
-    "framed_offsets": 104,
+    "post_processed_offsets": 104,
     "row_refused": 105,
     "text": 106,
     "augmented_text": 107,
@@ -143,9 +143,9 @@ def launcher_of(built, memory, driver):
 def ask(built):
     """Encodes three rows by a kernel."""
 
-    def encode(launcher, kernel=BLOCK, source=STAGED, rows=ROWS, framed=False):
+    def encode(launcher, kernel=BLOCK, source=STAGED, rows=ROWS, post_processed=False):
         spec = built.LaunchSpec(**kernel)
-        return launcher.encode(spec, 3, TEXT, source, rows, framed, True, 16, IDS)
+        return launcher.encode(spec, 3, TEXT, source, rows, post_processed, True, 16, IDS)
 
     return encode
 
@@ -238,10 +238,13 @@ def test_a_batch_is_written_with_its_options(built, memory):
         2,
     )
     assert (job["text"], job["sent_text"]) == (107, 106)
-    for framed in (True, False):
-        launcher.answer_in(framed)
-        assert (job["framed"], job["answer_ids"]) == (framed, 102 if framed else 101)
-        assert job["answer_offsets"] == (104 if framed else 103)
+    for post_processed in (True, False):
+        launcher.answer_in(post_processed)
+        assert (job["post_processed"], job["answer_ids"]) == (
+            post_processed,
+            102 if post_processed else 101,
+        )
+        assert job["answer_offsets"] == (104 if post_processed else 103)
     assert job["host_ids"] == before[0]["host_ids"] and driver.asked == []
 
 
@@ -255,11 +258,13 @@ def test_the_first_row_that_ends_before_it_begins_is_named_and_nothing_else_writ
         launcher.put_batch(np.arange(6), host_text=5, num_bytes=5)
 
 
-@pytest.mark.parametrize("framed", [False, True])
+@pytest.mark.parametrize("post_processed", [False, True])
 @pytest.mark.parametrize("source", [STAGED, IN_PLACE, COPIED])
-def test_the_job_says_all_of_the_batch_and_nothing_else_changes(built, memory, framed, source, ask):
+def test_the_job_says_all_of_the_batch_and_nothing_else_changes(
+    built, memory, post_processed, source, ask
+):
     driver, before = Driver(memory), memory.job.copy()
-    ask(launcher_of(built, memory, driver), source=source, framed=framed)
+    ask(launcher_of(built, memory, driver), source=source, post_processed=post_processed)
     expected = {
         "host_text": [memory.text.ctypes.data, TEXT.ctypes.data, 0][source],
         "num_bytes": 10,
@@ -270,9 +275,9 @@ def test_the_job_says_all_of_the_batch_and_nothing_else_changes(built, memory, f
         "validates": 1,
         "planned_fallback": 0,
         "id_bits": 16,
-        "framed": int(framed),
-        "answer_ids": 102 if framed else 101,
-        "answer_offsets": 104 if framed else 103,
+        "post_processed": int(post_processed),
+        "answer_ids": 102 if post_processed else 101,
+        "answer_offsets": 104 if post_processed else 103,
         "host_ids": IDS,
         "text": 106,
         "sent_begins": 108,

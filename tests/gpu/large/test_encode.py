@@ -34,7 +34,7 @@ from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference import tokenizer
 
 TOKENS = (*(bytes([byte]) for byte in range(256)), b"ab", b" ab", b"11", b"<ab>", b"<end>")
-FRAMED = Vocabulary(
+WITH_BEGIN_AND_END = Vocabulary(
     TOKENS,
     Bpe(((97, 98), (32, 256), (49, 49))),
     (SpecialToken("<ab>", 259), SpecialToken("<end>", 260)),
@@ -85,7 +85,7 @@ def pinned(engine: GpuEngine, data: np.ndarray) -> np.ndarray:
 
 def check_row(encoded, row: int, data: bytes, options: EncodeOptions) -> None:
     try:
-        wanted = tokenizer.encode(FRAMED, data.decode(), options)
+        wanted = tokenizer.encode(WITH_BEGIN_AND_END, data.decode(), options)
     except UnicodeDecodeError as error:
         assert encoded.errors[row].code == "not_utf8"
         assert encoded.errors[row].where == f"byte {error.start}"
@@ -134,12 +134,12 @@ def test_any_chunks_give_every_row_what_the_reference_gives(
     if form == "pinned":
         data = pinned(engine, batch.data)
         batch = Batch(data=data, offsets=batch.offsets, options=options)
-    encoded = engine.encode(FRAMED, batch)
+    encoded = engine.encode(WITH_BEGIN_AND_END, batch)
     assert len(encoded.ids) == encoded.offsets[-1]
     assert len(encoded.offsets) == len(rows) + 1
     for row, (text, option) in enumerate(zip(rows, each, strict=True)):
         check_row(encoded, row, text, option)
-    counts, errors = engine.count(FRAMED, batch)
+    counts, errors = engine.count(WITH_BEGIN_AND_END, batch)
     assert counts.tolist() == np.diff(encoded.offsets).tolist()
     assert errors == encoded.errors
     if form == "pinned":
@@ -152,7 +152,9 @@ def test_every_other_byte_of_pinned_memory_is_not_read_where_it_lies(engine):
     twice = pinned(engine, np.frombuffer(text, np.uint8).repeat(2))
     assert engine.device.is_pinned(twice)
     assert not engine.device.is_pinned(twice[::2])
-    encoded = engine.encode(FRAMED, Batch(data=twice[::2], offsets=np.array([0, 45, len(text)])))
+    encoded = engine.encode(
+        WITH_BEGIN_AND_END, Batch(data=twice[::2], offsets=np.array([0, 45, len(text)]))
+    )
     for row, part in enumerate((text[:45], text[45:])):
         check_row(encoded, row, part, EncodeOptions())
     engine.device.free_pinned(twice)
@@ -164,7 +166,7 @@ def test_answers_grow_where_later_text_has_more_ids_than_the_first(device, lease
     engine = engine_of(device, leased_bytes)
     engine.pipeline.chunk_bytes, engine.pipeline.in_flight = 1 << 13, 3
     texts = [" ab" * 3000, "a ba" * 3000, "b a" * 9000] * 2
-    encoded = engine.encode(FRAMED, Batch(texts))
+    encoded = engine.encode(WITH_BEGIN_AND_END, Batch(texts))
     for row, text in enumerate(texts):
         check_row(encoded, row, text.encode(), EncodeOptions())
     assert engine.device.is_pinned(encoded.ids) == bool(leased_bytes)
@@ -176,7 +178,7 @@ def test_answers_belong_to_the_caller_and_their_memory_is_used_again(name):
     engine = engine_of.__wrapped__(name)  # All that it lends is lent here.
     engine.pipeline.chunk_bytes = 1 << 13
     texts = [["ab a" * 9000, "b 11"], ["a b" * 9000, "<ab>"], ["11 " * 9000, "x"]]
-    answers = [engine.encode(FRAMED, Batch(each)) for each in texts]
+    answers = [engine.encode(WITH_BEGIN_AND_END, Batch(each)) for each in texts]
     for each, encoded in zip(texts, answers, strict=True):
         assert engine.device.is_pinned(encoded.ids)
         for row, text in enumerate(each):
@@ -186,7 +188,7 @@ def test_answers_belong_to_the_caller_and_their_memory_is_used_again(name):
     del answers, encoded
     numbers = []
     for _ in range(6):
-        encoded = engine.encode(FRAMED, Batch(texts[0]))
+        encoded = engine.encode(WITH_BEGIN_AND_END, Batch(texts[0]))
         encoded.ids[:] = -1  # It may be written to.
         numbers.append(
             (engine.resources.leases.num_allocations, engine.resources.workspaces.num_allocations)
@@ -245,18 +247,24 @@ def test_copies_and_kernels_may_begin_and_end_at_any_time(seed):
     engine = GpuEngine(device, 1 << 27)
     engine.resources.workspaces.is_small = lambda num_bytes, num_rows: False
     data, offsets = some_text(seed)
-    wanted, wanted_offsets = engine_of("emulated").encode_ids(FRAMED, data, offsets)
+    wanted, wanted_offsets = engine_of("emulated").encode_ids(WITH_BEGIN_AND_END, data, offsets)
     for size in (int(chance.choice([100, 300])), 900):
         engine.pipeline.chunk_bytes = size
         engine.pipeline.in_flight = in_flight = int(chance.choice([1, 2, 3, 8]))
         text = pinned(engine, data) if chance.random() < 0.7 else data
-        ids, ends = engine.encode_ids(FRAMED, text, offsets)
+        ids, ends = engine.encode_ids(WITH_BEGIN_AND_END, text, offsets)
         assert (ids.tolist(), ends.tolist()) == (wanted.tolist(), wanted_offsets.tolist())
         kind = chance.choice(["<i4", "<u2"])
         there, here = DeviceArray(device, len(data), kind), np.zeros(len(data), kind)
         for out in (there, here, pinned(engine, here.view(np.uint8)).view(kind)):
             ends = encode_stream(
-                engine, FRAMED, text, offsets, out, chunk_bytes=size, in_flight=in_flight
+                engine,
+                WITH_BEGIN_AND_END,
+                text,
+                offsets,
+                out,
+                chunk_bytes=size,
+                in_flight=in_flight,
             )
             values = there.values(device) if out is there else out
             assert values[: ends[-1]].tolist() == wanted.tolist()
@@ -290,16 +298,16 @@ def test_chunks_have_workspaces_that_small_batches_do_not_use(monkeypatch, text,
 
     monkeypatch.setattr(WorkspacePool, "take", take)
     with pytest.raises(RuntimeError):
-        engine.encode_ids(FRAMED, data, offsets)
+        engine.encode_ids(WITH_BEGIN_AND_END, data, offsets)
     with pytest.raises(RuntimeError):
-        encode_stream(engine, FRAMED, data, offsets, out)
+        encode_stream(engine, WITH_BEGIN_AND_END, data, offsets, out)
     assert taken == [room, room]
 
 
 def test_copies_of_a_call_go_one_after_the_other_in_the_order_of_its_chunks(monkeypatch):
     """Side by side they share PCIe, and the first to begin may be the last to end."""
     engine, (data, offsets) = engine_of("emulated"), some_text(3)
-    engine.load(FRAMED)
+    engine.load(WITH_BEGIN_AND_END)
     offsets = offsets[:-1]  # Without the last one, which is empty.
     text, out = pinned(engine, data), pinned(engine, np.zeros(4 * len(data), np.uint8))
     copies: dict[str, list[tuple[EmulatedStream, int]]] = {"copy_in": [], "copy_out": []}
@@ -314,7 +322,7 @@ def test_copies_of_a_call_go_one_after_the_other_in_the_order_of_its_chunks(monk
         monkeypatch.setattr(EmulatedStream, name, copy)
     ids = out.view(np.int32)
     for _ in range(2):
-        encode_stream(engine, FRAMED, text, offsets, ids, chunk_bytes=300, in_flight=3)
+        encode_stream(engine, WITH_BEGIN_AND_END, text, offsets, ids, chunk_bytes=300, in_flight=3)
     for name, memory in (("copy_in", text), ("copy_out", out)):
         streams_of, places = zip(*copies[name], strict=True)
         once = places[: len(places) // 2]
@@ -328,9 +336,11 @@ def test_copies_of_a_call_go_one_after_the_other_in_the_order_of_its_chunks(monk
 @pytest.mark.parametrize("stream", [None, 1])
 def test_ids_stay_on_the_device_where_the_callers_array_lies_there(engine, kind, stream):
     data, offsets = some_text(0)
-    ids, id_offsets = engine.encode_ids(FRAMED, data, offsets)
+    ids, id_offsets = engine.encode_ids(WITH_BEGIN_AND_END, data, offsets)
     out = DeviceArray(engine.device, len(data), kind, stream=stream)
-    got = encode_stream(engine, FRAMED, pinned(engine, data), offsets, out, chunk_bytes=500)
+    got = encode_stream(
+        engine, WITH_BEGIN_AND_END, pinned(engine, data), offsets, out, chunk_bytes=500
+    )
     assert got.tolist() == id_offsets.tolist()
     assert out.values(engine.device)[: len(ids)].tolist() == ids.tolist()
     if isinstance(engine.device, EmulatedDevice):
@@ -342,10 +352,13 @@ def test_ids_stay_on_the_device_where_the_callers_array_lies_there(engine, kind,
 @pytest.mark.torch
 def test_a_tensor_of_the_host_takes_ids(engine):
     data, offsets = some_text(1)
-    ids, id_offsets = engine.encode_ids(FRAMED, data, offsets)
+    ids, id_offsets = engine.encode_ids(WITH_BEGIN_AND_END, data, offsets)
     torch = torch_or_skip()
     out = torch.zeros(len(data), dtype=torch.int32)
-    assert encode_stream(engine, FRAMED, data, offsets, out).tolist() == id_offsets.tolist()
+    assert (
+        encode_stream(engine, WITH_BEGIN_AND_END, data, offsets, out).tolist()
+        == id_offsets.tolist()
+    )
     assert out[: len(ids)].tolist() == ids.tolist()
 
 
@@ -354,36 +367,41 @@ def test_rows_of_a_stream_that_lie_outside_of_its_data_are_refused(engine, ends)
     data, _ = some_text(1)
     offsets = np.array([0, len(data)]) + ends
     with pytest.raises(ValueError, match=f"offsets go from .*, not from 0 to {len(data)}"):
-        encode_stream(engine, FRAMED, data, offsets, np.zeros(99, np.int32))
+        encode_stream(engine, WITH_BEGIN_AND_END, data, offsets, np.zeros(99, np.int32))
 
 
 def test_rows_of_a_stream_may_begin_behind_its_datas_begin(engine):
     data, offsets = some_text(1)
     inner = data[int(offsets[1]) : int(offsets[-2])]
-    ids, id_offsets = engine.encode_ids(FRAMED, inner, offsets[1:-1] - offsets[1])
+    ids, id_offsets = engine.encode_ids(WITH_BEGIN_AND_END, inner, offsets[1:-1] - offsets[1])
     out = np.zeros(len(data), np.int32)
-    assert encode_stream(engine, FRAMED, data, offsets[1:-1], out).tolist() == id_offsets.tolist()
+    assert (
+        encode_stream(engine, WITH_BEGIN_AND_END, data, offsets[1:-1], out).tolist()
+        == id_offsets.tolist()
+    )
     assert out[: len(ids)].tolist() == ids.tolist()
-    again, begins = engine.encode_ids(FRAMED, data, offsets[1:-1])
+    again, begins = engine.encode_ids(WITH_BEGIN_AND_END, data, offsets[1:-1])
     assert (again.tolist(), begins.tolist()) == (ids.tolist(), id_offsets.tolist())
 
 
 def test_text_that_lies_apart_or_backwards_has_its_own_ids(engine):
     """Whatever the strides of the bytes and the width of the offsets."""
     data, offsets = some_text(1)
-    ids, id_offsets = engine.encode_ids(FRAMED, data, offsets)
+    ids, id_offsets = engine.encode_ids(WITH_BEGIN_AND_END, data, offsets)
     for apart in (np.repeat(data, 2)[::2], data[::-1].copy()[::-1]):
         out = np.zeros(len(data), np.int32)
-        begins = encode_stream(engine, FRAMED, apart, offsets.astype(np.uint32), out)
+        begins = encode_stream(engine, WITH_BEGIN_AND_END, apart, offsets.astype(np.uint32), out)
         assert (out[: len(ids)].tolist(), begins.tolist()) == (ids.tolist(), id_offsets.tolist())
-        assert engine.encode_ids(FRAMED, apart, offsets)[0].tolist() == ids.tolist()
+        assert engine.encode_ids(WITH_BEGIN_AND_END, apart, offsets)[0].tolist() == ids.tolist()
 
 
 @pytest.mark.parametrize("numbers", [{"in_flight": 0}, {"in_flight": -1}, {"chunk_bytes": -5}])
 def test_a_pace_that_goes_nowhere_is_refused(engine, numbers):
     data, offsets = some_text(1)
     with pytest.raises(ValueError, match="must be at least 1"):
-        encode_stream(engine, FRAMED, data, offsets, np.zeros(len(data), np.int32), **numbers)
+        encode_stream(
+            engine, WITH_BEGIN_AND_END, data, offsets, np.zeros(len(data), np.int32), **numbers
+        )
 
 
 def test_an_array_that_cannot_take_the_ids_is_refused_with_a_reason(engine):
@@ -403,25 +421,27 @@ def test_an_array_that_cannot_take_the_ids_is_refused_with_a_reason(engine):
             ValueError,
             match="writable, contiguous, one-dimensional array of int32 or uint16 or uint8",
         ):
-            encode_stream(engine, FRAMED, data, offsets, out)
+            encode_stream(engine, WITH_BEGIN_AND_END, data, offsets, out)
     with pytest.raises(ValueError, match="out is too small: 400 bytes"):
-        encode_stream(engine, FRAMED, data, offsets, np.zeros(100, np.int32), chunk_bytes=300)
+        encode_stream(
+            engine, WITH_BEGIN_AND_END, data, offsets, np.zeros(100, np.int32), chunk_bytes=300
+        )
     with pytest.raises(ValueError, match="16 bits"):
         encode_stream(engine, load("cl100k_base"), data, offsets, np.zeros(9, np.uint16))
     with pytest.raises(ValueError, match="8 bits"):
-        encode_stream(engine, FRAMED, data, offsets, np.zeros(9, np.uint8))
+        encode_stream(engine, WITH_BEGIN_AND_END, data, offsets, np.zeros(9, np.uint8))
 
 
 @pytest.mark.parametrize("num_threads", [1, 3])
 def test_calls_that_share_few_workspaces_wait_for_each_other(engine, num_threads):
     data, offsets = some_text(2)
-    wanted, _ = engine.encode_ids(FRAMED, data, offsets)
+    wanted, _ = engine.encode_ids(WITH_BEGIN_AND_END, data, offsets)
     shared = GpuEngine(engine.device, 1 << 27)
     shared.resources.workspaces.each = 2
 
     def run(_: int) -> bool:
         out = np.zeros(len(data), np.int32)
-        encode_stream(shared, FRAMED, data, offsets, out, chunk_bytes=700)
+        encode_stream(shared, WITH_BEGIN_AND_END, data, offsets, out, chunk_bytes=700)
         return out[: len(wanted)].tolist() == wanted.tolist()
 
     with ThreadPoolExecutor(num_threads) as pool:
@@ -480,10 +500,12 @@ def test_small_chunks_need_not_wait_for_a_workspace(monkeypatch):
     row = "ab 11 " * 200
     data = np.frombuffer(row.encode() * 100, np.uint8)
     offsets, ids = np.arange(101, dtype=np.int64) * len(row), np.empty(len(data), np.int32)
-    ends = encode_stream(engine, FRAMED, data, offsets, ids, chunk_bytes=32 << 10, in_flight=2)
+    ends = encode_stream(
+        engine, WITH_BEGIN_AND_END, data, offsets, ids, chunk_bytes=32 << 10, in_flight=2
+    )
     engine.close()
     options = EncodeOptions(add_special_tokens=False)
-    assert ids[: ends[-1]].tolist() == tokenizer.encode(FRAMED, row, options).ids * 100
+    assert ids[: ends[-1]].tolist() == tokenizer.encode(WITH_BEGIN_AND_END, row, options).ids * 100
     assert max(most) > 2
 
 
@@ -499,17 +521,17 @@ def test_the_last_chunk_does_not_wait_for_those_before_it(monkeypatch):
     engine = engine_of("emulated")
     engine.pipeline.chunk_bytes, engine.pipeline.in_flight = 1 << 13, 3
     text = "ab 11 a" * 9000
-    check_row(engine.encode(FRAMED, Batch([text])), 0, text.encode(), EncodeOptions())
+    check_row(engine.encode(WITH_BEGIN_AND_END, Batch([text])), 0, text.encode(), EncodeOptions())
     assert launched[-3:] == [[True] * 3, [True] * 2, [True]]
 
 
 def test_a_stream_of_no_rows_or_empty_ones_has_no_ids(engine):
     for num_rows in (0, 1, 70):
         offsets = np.zeros(num_rows + 1, np.int64)
-        assert list(chunks_of(np.zeros(0, np.uint8), offsets, FRAMED)) or not num_rows
-        ids, id_offsets = engine.encode_ids(FRAMED, np.zeros(0, np.uint8), offsets)
+        assert list(chunks_of(np.zeros(0, np.uint8), offsets, WITH_BEGIN_AND_END)) or not num_rows
+        ids, id_offsets = engine.encode_ids(WITH_BEGIN_AND_END, np.zeros(0, np.uint8), offsets)
         assert (len(ids), id_offsets.tolist()) == (0, offsets.tolist())
-        encoded = engine.encode(FRAMED, Batch([""] * num_rows))
+        encoded = engine.encode(WITH_BEGIN_AND_END, Batch([""] * num_rows))
         assert encoded.ids.tolist() == [259, 260, 260] * num_rows
 
 
@@ -519,6 +541,8 @@ def test_text_in_memory_of_the_engines_is_not_staged(engine, monkeypatch):
     memory = engine.host_memory(len(text))
     memory[:] = np.frombuffer(text, np.uint8)
     monkeypatch.setattr(engine.resources.staging, "start", None)
-    encoded = engine.encode(FRAMED, Batch(data=memory, offsets=np.array([0, len(text)])))
+    encoded = engine.encode(
+        WITH_BEGIN_AND_END, Batch(data=memory, offsets=np.array([0, len(text)]))
+    )
     check_row(encoded, 0, text, EncodeOptions())
     assert engine.host_memory(engine.resources.leases.cap_bytes + 1) is None

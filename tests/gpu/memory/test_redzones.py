@@ -28,7 +28,7 @@ def test_no_kernel_writes_behind_a_field(name: str) -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("field", ["text", "ids", "hard", "framed_ids"])
+@pytest.mark.parametrize("field", ["text", "ids", "hard", "post_processed_ids"])
 def test_what_is_written_behind_a_field_is_seen(field: str) -> None:
     with redzones() as device:
         engine = GpuEngine(device, 1 << 28)
@@ -40,7 +40,7 @@ def test_what_is_written_behind_a_field_is_seen(field: str) -> None:
 
 
 def test_ids_fill_a_workspace_to_its_end() -> None:
-    """Every byte of whole tiles is an id, framed, in as many rows as there is room for."""
+    """Every byte of whole tiles is an id, post_processed, in as many rows as there is room for."""
     rows = [b"\x01" * 16] * 512
     with redzones() as device:
         engine = GpuEngine(device, 1 << 28)

@@ -57,7 +57,7 @@ def test_rows_of_16_bases_fit_into_as_much(size):
 @pytest.mark.parametrize("size", [1 << 13, 1 << 20, 5 << 20, 1 << 24, 1 << 28])
 def test_ids_of_dna_that_lie_where_paths_did_have_room(size, rows):
     places, _, end = field_places(Capacity(size, size // rows, "dna"))
-    room = places["row_not_ascii"] - places["framed_ids"]
+    room = places["row_not_ascii"] - places["post_processed_ids"]
     assert room >= 4 * (size + MAX_TEMPLATE * (size // rows))
     assert room >= 4 * size  # Those to decode, eight bytes each, and narrow ones.
     fields = sorted({*places.values(), end})

@@ -300,7 +300,7 @@ def test_a_small_batch_of_bytes_is_one_launch(launches, name):
 
 
 def test_without_begin_and_end_tokens_nothing_is_said_of_each_row():
-    """Where the vocabulary has none; else a row that is counted is framed."""
+    """Where the vocabulary has none; else a row that is counted is post_processed."""
     batch = Batch(["a", "b"], options=PLAIN)
     assert row_options(load("gpt2"), batch, TEXT) is NOTHING_ADDED
     assert len(row_options(load("dnabert2"), batch, DNA).flags) == 2

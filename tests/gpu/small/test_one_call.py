@@ -16,7 +16,7 @@ from gpu.small.call import SmallCall
 from gpu.small.fused import CLUSTER_BYTES
 from gpu.streaming import encode_stream
 from tests.engines.test_contract import check
-from tests.gpu.large.test_encode import FRAMED
+from tests.gpu.large.test_encode import WITH_BEGIN_AND_END
 from tests.support.each_device import new_engine
 from tests.support.emulation.device import EmulatedDevice, note_launches
 from tests.support.gpus.card_class import need_largest_class
@@ -74,9 +74,9 @@ def test_usual_batches_are_one_call(engine, usual, times, id_dtype):
 def test_begin_and_end_tokens_are_added_or_not(engine, usual):
     texts = ["ab 11", "", "<ab>x", " a" * 50]
     for options in (EncodeOptions(), PLAIN):
-        expected = [tokenizer.encode(FRAMED, text, options).ids for text in texts]
+        expected = [tokenizer.encode(WITH_BEGIN_AND_END, text, options).ids for text in texts]
         for times in (1, 500):  # A block's, a cluster's.
-            encoded = engine.encode(FRAMED, Batch(texts * times, options=options))
+            encoded = engine.encode(WITH_BEGIN_AND_END, Batch(texts * times, options=options))
             got = [encoded.row(row).tolist() for row in range(4 * times)]
             assert got == expected * times
         assert expected[1] == ([] if options is PLAIN else [259, 260, 260])

@@ -55,8 +55,9 @@ DEVICE void list_pieces(const Job& job, const PartShared& shared, const View& vi
 
 // Ids of the answer in front of a row's own ids, where `pieces` pieces are in front of the row in the batch.
 DEVICE uint64_t ids_before_row(const Job& job, uint64_t row, uint64_t pieces) {
-    return job.launch.framed ? pieces + row * (job.frame.num_prefix + job.frame.num_suffix) + job.frame.num_prefix
-                             : pieces;
+    if (!job.launch.post_processed) return pieces;
+    uint64_t num_prefix = job.post_process.num_prefix;
+    return pieces + row * (num_prefix + job.post_process.num_suffix) + num_prefix;
 }
 
 // The row of the piece that ends at a place.
@@ -72,19 +73,20 @@ DEVICE void write_pieces(const Job& job, const PartShared& shared, const View& v
 #pragma unroll 4
     for (uint32_t i = threadIdx.x; i < count; i += PART_THREADS) {
         uint64_t number = shared.ids_before + i;
-        if (job.launch.framed)
+        if (job.launch.post_processed)
             number = ids_before_row(job, row_of_piece(job, shared, view, pieces[i] & 0xFFFF), number);
         ids[number] = static_cast<Id>(pieces[i] >> 16);
     }
 }
 
 // Writes the begin tokens of a row and the end tokens of the row before it; `pieces` pieces are in front of the row.
-template <class Id> DEVICE void write_frame(const Job& job, uint64_t row, uint64_t pieces) {
-    Id* ids = reinterpret_cast<Id*>(job.host.host_ids) + ids_before_row(job, row, pieces) - job.frame.num_prefix;
-    for (uint64_t i = 0; i < job.frame.num_prefix && row < job.batch.num_rows; i++)
-        ids[i] = static_cast<Id>(job.frame.prefix[i]);
-    ids -= job.frame.num_suffix;
-    for (uint64_t i = 0; i < job.frame.num_suffix && row; i++) ids[i] = static_cast<Id>(job.frame.suffix[i]);
+template <class Id> DEVICE void write_begin_end_tokens(const Job& job, uint64_t row, uint64_t pieces) {
+    Id* ids = reinterpret_cast<Id*>(job.host.host_ids) + ids_before_row(job, row, pieces) - job.post_process.num_prefix;
+    for (uint64_t i = 0; i < job.post_process.num_prefix && row < job.batch.num_rows; i++)
+        ids[i] = static_cast<Id>(job.post_process.prefix[i]);
+    ids -= job.post_process.num_suffix;
+    for (uint64_t i = 0; i < job.post_process.num_suffix && row; i++)
+        ids[i] = static_cast<Id>(job.post_process.suffix[i]);
 }
 
 // Writes where the ids of rows begin: of the rows that begin behind a part's first place, up to its end. The first part
@@ -98,8 +100,9 @@ DEVICE void write_rows(const Job& job, const PartShared& shared, const View& vie
         uint32_t segment = static_cast<uint32_t>(place - view.lead) / SEGMENT, rest = (place - view.lead) % SEGMENT;
         if (place < view.end)
             pieces = shared.ids_before + shared.before[segment] + count_bits(shared.ends[segment] & ((1u << rest) - 1));
-        job.host.host_offsets[row] = ids_before_row(job, row, pieces) - (job.launch.framed ? job.frame.num_prefix : 0);
-        if (job.launch.framed) write_frame<Id>(job, row, pieces);
+        job.host.host_offsets[row] =
+            ids_before_row(job, row, pieces) - (job.launch.post_processed ? job.post_process.num_prefix : 0);
+        if (job.launch.post_processed) write_begin_end_tokens<Id>(job, row, pieces);
     }
 }
 

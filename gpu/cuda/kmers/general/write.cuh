@@ -3,7 +3,7 @@
 //
 // Invariant: the id at a start bit depends on the letters of its run alone.
 #pragma once
-#include "batch/frame.cuh"
+#include "batch/post_process.cuh"
 #include "kmers/general/id_starts.cuh"
 
 namespace warptok::kmers {
@@ -147,14 +147,14 @@ DEVICE void write_places_stage(const Job& job, uint32_t* table, StartTile* tiles
         write_starts_of_tile(job, four, table, tiles[threadIdx.x / 32], tile);
 }
 
-// The spans of a framed answer: those of the ids, and (0, 0) for begin and end tokens.
-DEVICE void frame_own_spans_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
-    walk_framed(
+// The spans of a post-processed answer: those of the ids, and (0, 0) for begin and end tokens.
+DEVICE void post_process_own_spans_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
+    walk_post_processed(
         job, block, num_blocks,
-        [&](uint64_t place, uint32_t, const FramedRow& row) {
+        [&](uint64_t place, uint32_t, const PostProcessedRow& row) {
             uint64_t source = source_of(job, row, place);
             uint2 own = source == NO_SOURCE ? uint2{0, 0} : job.kmers.own_spans[source];
-            reinterpret_cast<ulonglong2*>(job.frame.spans)[place] = {own.x, own.y};
+            reinterpret_cast<ulonglong2*>(job.post_process.spans)[place] = {own.x, own.y};
         },
         [](uint64_t, uint32_t) {});
 }

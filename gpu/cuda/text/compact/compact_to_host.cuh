@@ -1,5 +1,5 @@
-// The last stage of a small batch that is not framed: stores ids, offsets and report in pinned host memory. The ids of
-// a tile are put in order in shared memory first, since single words are slow on their way to the host.
+// The last stage of a small batch without post-processing: stores ids, offsets and report in pinned host memory. The
+// ids of a tile are put in order in shared memory first, since single words are slow on their way to the host.
 //
 //     count_tiles    compact_to_host: every block adds all counts up, stores its tiles' ids and its rows' begins
 //

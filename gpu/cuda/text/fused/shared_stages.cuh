@@ -8,7 +8,7 @@
 // Invariant: all threads call `wait` equally often; between two of them none reads what another one writes.
 #pragma once
 #include "text/pretokenize/nfc_check.cuh"
-#include "batch/frame.cuh"
+#include "batch/post_process.cuh"
 #include "batch/store_answer.cuh"
 #include "special/accept.cuh"
 #include "batch/load_batch.cuh"
@@ -31,8 +31,8 @@ struct OneGrid {
     static DEVICE_METHOD void wait(const Job& job) { wait_for_grid(job.launch.grid_arrivals); }
 };
 
-// Out of line, as most batches need none of them: with special tokens and frames in its midst the compiler makes a
-// kernel's loads one by one, each in front of where it is used.
+// Out of line, as most batches need none of them: with special tokens and post-processing in its midst the compiler
+// makes a kernel's loads one by one, each in front of where it is used.
 template <class Threads>
 DEVICE_NOINLINE void accept_special(const Job& job, OrbitShared& shared, uint32_t block, uint32_t num_blocks) {
     enter_special_stage<FIRST_ROUND>(job, block, num_blocks);
@@ -46,14 +46,14 @@ DEVICE_NOINLINE void check_composed(const Job& job, uint32_t block, uint32_t num
 }
 
 template <class Threads>
-DEVICE_NOINLINE void frame_all(const Job& job, ScanShared& shared, uint32_t block, uint32_t num_blocks) {
-    frame_rows_stage(job, shared);
+DEVICE_NOINLINE void post_process_all(const Job& job, ScanShared& shared, uint32_t block, uint32_t num_blocks) {
+    post_process_rows_stage(job, shared);
     Threads::wait(job);
-    frame_ids_stage(job, block, num_blocks);
+    post_process_ids_stage(job, block, num_blocks);
     Threads::wait(job);
 }
 
-// The stages in front of encode_fused's own and behind them. `Shared` has `special`, `orbits` and `frame`.
+// The stages in front of encode_fused's own and behind them. `Shared` has `special`, `orbits` and `post_process`.
 template <class Threads, class Shared> struct FusedLaunch {
     const Job& job;
     Shared& shared;
@@ -87,7 +87,7 @@ template <class Threads, class Shared> struct FusedLaunch {
         if (job.special.special_counts[COUNT_FOUND]) accept_special<Threads>(job, shared.orbits, block, num_blocks);
     }
 
-    DEVICE_METHOD void frame() const { frame_all<Threads>(job, shared.frame, block, num_blocks); }
+    DEVICE_METHOD void post_process() const { post_process_all<Threads>(job, shared.post_process, block, num_blocks); }
 };
 
 }  // namespace warptok::text

@@ -7,7 +7,7 @@
 // the host expects the same of this one (planned_fallback): it queues them behind the grid, and the grid stops there
 // whatever it finds.
 //
-//     load   special   pretokenize   split   look up   merge   compact   frame   store
+//     load   special   pretokenize   split   look up   merge   compact   post-process   store
 //                    ^             ^       ^
 //                    |             |       FALLBACK_PIECES: single launches go on with `windows`
 //                    |             FALLBACK_RUNS: single launches repeat `pretokenize`, whose runs are unresolved
@@ -38,7 +38,7 @@ struct FusedShared {
         LookUpShared look_up;
         Columns columns[BLOCK / 32];
         CompactToHostShared answer;
-        ScanShared frame;
+        ScanShared post_process;
     };
 };
 static_assert(sizeof(FusedShared) <= FUSED_SHARED, "the launch asks for so much");
@@ -91,7 +91,7 @@ template <class Threads, class Policy> struct FusedTextLaunch : FusedLaunch<Thre
 
     DEVICE_METHOD void compact() const {
         uint64_t num_ids = sum_parts(job, shared.answer, block);
-        if (!job.launch.framed)
+        if (!job.launch.post_processed)
             return compact_to_host_stage(job, shared.answer, shared.begins, num_ids, block, num_blocks);
         GroupSums<uint32_t> sums = {shared.answer.group_offsets, num_ids};
         row_offsets_stage<SMALL_PARTS>(job, sums, job.answer.id_offsets, block, num_blocks);
@@ -100,7 +100,7 @@ template <class Threads, class Policy> struct FusedTextLaunch : FusedLaunch<Thre
     }
 
     DEVICE_METHOD void store_answer() const {
-        if (job.launch.framed) store_answer_stage(job, block, num_blocks);
+        if (job.launch.post_processed) store_answer_stage(job, block, num_blocks);
     }
 };
 
@@ -119,7 +119,7 @@ DEVICE void encode_fused(const Job& job, FusedShared& shared, uint32_t block, ui
     launch.look_up();
     launch.merge();
     launch.compact();
-    if (job.launch.framed) launch.frame();
+    if (job.launch.post_processed) launch.post_process();
     launch.store_answer();
 }
 

@@ -6,8 +6,8 @@
 // The sum of all tiles before each one, by a warp, from states as other blocks may have left them.
 KERNEL probe_look_back(const Job* job) {
     for (uint64_t tile = 0; tile < job->batch.num_rows; tile++) {
-        uint64_t before = sum_of_tiles_before(job->frame.frame_states, tile);
-        if (threadIdx.x == 0) job->frame.framed_offsets[tile] = before;
+        uint64_t before = sum_of_tiles_before(job->post_process.post_process_states, tile);
+        if (threadIdx.x == 0) job->post_process.post_processed_offsets[tile] = before;
     }
 }
 
