@@ -109,23 +109,8 @@ class StretchEncoder {
 
     // Finds the last token of every place.
     void find_lasts() {
-        stretch_.last(0) = BEGIN_LAST;
-        border_ = 0;
-        next_mixed_ = 0;
-        Place place = find_first_lasts(), size = stretch_.size();
-        Block blocks[3];          // What a block reads is prefetched one and two blocks ahead.
-        load_two(place, blocks[0], blocks[1]);
-        for (int number = 0; place <= size; number++) {
-            Block &block = blocks[number % 3], &next = blocks[(number + 1) % 3], &third = blocks[(number + 2) % 3];
-            load(next.place + next.count, third);
-            look_at_more_letters(next);
-            place = find_lasts_of(block, place);
-            if (2 * __builtin_popcountll(block.lists) <= block.count) continue;
-            Place behind = extend_repeat(place);
-            if (behind == place) continue;
-            place = behind;
-            load_two(place, next, third);
-        }
+        if (stretch_.mixed().empty()) find_lasts_of_stretch<BASES>();
+        else find_lasts_of_stretch<MIXED>();
     }
 
    private:
@@ -139,12 +124,41 @@ class StretchEncoder {
         uint64_t records[BLOCK];
     };
 
+    // Whether a stretch has mixed letters. Most have none, and a loop that does not look for borders is faster.
+    enum Letters { BASES, MIXED };
+
+    template <Letters LETTERS>
+    void find_lasts_of_stretch() {
+        stretch_.last(0) = BEGIN_LAST;
+        border_ = 0;
+        next_mixed_ = 0;
+        Place place = find_first_lasts(), size = stretch_.size();
+        Block blocks[3];          // What a block reads is prefetched one and two blocks ahead.
+        load_two(place, blocks[0], blocks[1]);
+        for (int number = 0; place <= size; number++) {
+            Block &block = blocks[number % 3], &next = blocks[(number + 1) % 3], &third = blocks[(number + 2) % 3];
+            load(next.place + next.count, third);
+            look_at_more_letters(next);
+            if constexpr (LETTERS == BASES) {
+                choose_all(block, 0, block.count, 0);
+                place += block.count;
+            } else {
+                place = find_lasts_of(block, place);
+            }
+            if (2 * __builtin_popcountll(block.lists) <= block.count) continue;
+            Place behind = extend_repeat(place);
+            if (behind == place) continue;
+            place = behind;
+            load_two(place, next, third);
+        }
+    }
+
     // Finds the last tokens from a place up to the end of its block, or behind it; returns the next place.
     Place find_lasts_of(const Block& block, Place place) {
         const Place end = block.place + block.count;
         while (place < end) {
             Place until = std::min(end, bases_end() + 1);
-            choose_all(block, place, until);
+            choose_all(block, static_cast<int>(place - block.place), static_cast<int>(until - block.place), border_);
             place = std::max(place, until);
             if (place <= bases_end() || place > stretch_.size()) continue;
             try_all_tokens(place);
@@ -181,7 +195,7 @@ class StretchEncoder {
         Place end = std::min(border_ + tail_behind_border() + tables_.k() + MORE - 1, bases_end());
         for (; place <= end; place++) {
             uint64_t record = tables_.records()[ending(stretch_.latest(place), tables_.k())];
-            if (LastTokens::has_list(record)) choose(place, record);
+            if (LastTokens::has_list(record)) choose(place, record, border_);
             else stretch_.last(place) = choose_of_two(record, stretch_.last(place - LastTokens::tested_length(record)));
         }
         return place;
@@ -257,35 +271,37 @@ class StretchEncoder {
         }
     }
 
-    // Replaces records with lists by those of more letters. Near a border these are wrong, and not read.
+    // Replaces records with lists by those of more letters, where these are behind the border. Near the next borders
+    // they are wrong, and not read.
     void look_at_more_letters(Block& block) const {
+        const Place first = border_ + tail_behind_border() + tables_.k() + MORE;
         for (uint64_t lists = block.lists; lists; lists &= lists - 1) {
             int i = __builtin_ctzll(lists);
             uint64_t& record = block.records[i];
-            if (!LastTokens::has_block(record)) continue;
-            record = tables_.more_record(record, stretch_.latest(block.place + i));
+            Place place = block.place + i;
+            if (!LastTokens::has_block(record) || place < first) continue;
+            record = tables_.more_record(record, stretch_.latest(place));
             tables_.prefetch_options(record);
         }
     }
 
     // Finds the last tokens of a part of a block, one after another. Lists are rare, and one branch each costs the least.
-    void choose_all(const Block& block, Place place, Place end) {
+    void choose_all(const Block& block, int begin, int end, Place border) {
         Last* last = &stretch_.last(block.place);
-        const auto count = static_cast<int>(end - block.place);
 #pragma GCC unroll 8
-        for (auto i = static_cast<int>(place - block.place); i < count; i++) {
+        for (int i = begin; i < end; i++) {
             uint64_t record = block.records[i];
-            if (__builtin_expect(LastTokens::has_list(record), 0)) choose(block.place + i, record);
+            if (__builtin_expect(LastTokens::has_list(record), 0)) choose(block.place + i, record, border);
             else last[i] = choose_of_two(record, last[i - LastTokens::tested_length(record)]);
         }
     }
 
     // Finds the last token of a place by a list. Not inlined, so that it leaves the loop its registers.
-    __attribute__((noinline)) void choose(Place place, uint64_t record) {
+    __attribute__((noinline)) void choose(Place place, uint64_t record, Place border) {
         const Option* option = tables_.options(record);
         for (; option->test != Option::NONE; option++) {  // A token of bases does not reach across the border.
             Place begin = place - option->length;
-            if (begin >= border_ && passes(*option, place, begin)) break;
+            if (begin >= border && passes(*option, place, begin)) break;
         }
         set_last(place, *option);
     }
