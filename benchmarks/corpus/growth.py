@@ -2,17 +2,20 @@
 
     python -m benchmarks.corpus.growth --data FOLDER --folder /dev/shm --out FILE.json
     python -m benchmarks.corpus.growth --data FOLDER --gigabytes 16 --gpus 0 1 2 --no-digests
+    python -m benchmarks.corpus.growth --data FOLDER --gigabytes 2 --cold
 
 A file of English is linked under many names until the sum of their sizes is reached, so that the
 files take the memory of one. With 0 GPUs the CPU engine computes. Each run compares documents with
 the reference, and the number of its ids with that of a run of one file. `limit` is the rate at
 which as many processes as the machine has cores read the files alone: the bytes of JSONL, the
-decompressed column of Parquet.
+decompressed column of Parquet. With `--cold` each file has bytes of its own on the disk of
+`--folder`, and none of them are in the page cache when a reading or a run begins.
 """
 
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import os
 import shutil
@@ -70,6 +73,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--gpus", type=int, nargs="+", default=[0], help="0: the CPU engine")
     parser.add_argument("--parts", type=int, default=8)
     parser.add_argument("--no-digests", action="store_true")
+    parser.add_argument("--cold", action="store_true", help="read files that no cache has")
     parser.add_argument("--folder", type=Path, help="where files are written (default: /tmp)")
     parser.add_argument("--out", type=Path, metavar="FILE")
     return parser.parse_args()
@@ -86,9 +90,12 @@ def run(arguments: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
         text_bytes = first[arguments.gpus[0]]["text_bytes"]
         for gigabytes in arguments.gigabytes:
             count = max(1, round(gigabytes * GIGA / text_bytes))
-            files = link(source, folder / "linked", count)
-            limit = count * text_bytes / GIGA / time_reading(format, files)
+            make = copy if arguments.cold else link
+            files = make(source, folder / "files", count)
+            limit = count * text_bytes / GIGA / time_reading(format, files, arguments.cold)
             for gpus in arguments.gpus:
+                if arguments.cold:
+                    drop_from_cache(files)
                 row = time_ours(files, folder, arguments.parts, gpus, options)
                 if row["tokens"] != count * first[gpus]["tokens"]:
                     raise SystemExit(f"{format}, {gpus} GPUs: {row['tokens']} ids")
@@ -98,7 +105,7 @@ def run(arguments: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
                 row["gb_per_s"] = row["text_bytes"] / GIGA / row["seconds"]
                 rows.append(row)
                 print(json.dumps(row), flush=True)
-            shutil.rmtree(folder / "linked")
+            shutil.rmtree(folder / "files")
     return rows
 
 
@@ -109,6 +116,39 @@ def link(source: Path, folder: Path, count: int) -> list[Path]:
     for path in paths:
         os.link(source, path)
     return paths
+
+
+def copy(source: Path, folder: Path, count: int) -> list[Path]:
+    """Copy a file so many times."""
+    folder.mkdir()
+    paths = [folder / f"{number:04d}{source.suffix}" for number in range(count)]
+    for path in paths:
+        shutil.copyfile(source, path)
+    return paths
+
+
+def drop_from_cache(paths: Sequence[Path]) -> None:
+    """Drop files from the page cache.
+
+    Raises:
+        RuntimeError: a file is still there, as always on tmpfs.
+    """
+    for path in paths:
+        with open(path, "rb", buffering=0) as file:
+            os.fsync(file.fileno())  # Only pages that are on the disk are dropped.
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            if _is_cached(file.fileno()):
+                message = f"{path} stays in the page cache; --folder names a folder on a disk"
+                raise RuntimeError(message)
+
+
+def _is_cached(descriptor: int) -> bool:
+    """Return whether the first page of a file can be read without waiting for a disk."""
+    try:
+        os.preadv(descriptor, [bytearray(1)], 0, os.RWF_NOWAIT)
+    except OSError as error:  # On tmpfs the flag is not supported.
+        return error.errno != errno.EAGAIN
+    return True
 
 
 def time_ours(
@@ -130,10 +170,12 @@ def time_ours(
     return kept | asdict(taken)
 
 
-def time_reading(format: str, files: Sequence[Path]) -> float:
+def time_reading(format: str, files: Sequence[Path], is_cold: bool) -> float:
     """Return the seconds in which a process for each core reads all files."""
     with ProcessPoolExecutor(usable_cores(), get_context("spawn")) as pool:
         list(pool.map(READERS[format], files[: usable_cores()]))  # The processes start.
+        if is_cold:
+            drop_from_cache(files)
         begun = perf_counter()
         list(pool.map(READERS[format], files))
         return perf_counter() - begun

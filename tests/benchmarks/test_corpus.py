@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import orjson
 import pytest
@@ -86,7 +87,9 @@ def test_files_that_grow(tmp_path: Path) -> None:
     """Each size is read whole, and its ids are as many as those of its files."""
     data_bytes("text/war_and_peace.txt")
     options = {"gigabytes": [0.002, 0.004], "megabytes": 1, "parts": 2, "no_digests": True}
-    arguments = argparse.Namespace(data=DATA, formats=["jsonl", "parquet"], gpus=[0], **options)
+    arguments = argparse.Namespace(
+        data=DATA, formats=["jsonl", "parquet"], gpus=[0], cold=False, **options
+    )
     rows = growth.run(arguments, tmp_path)
     assert [(row["format"], row["files"]) for row in rows] == [
         (format, files) for format in ("jsonl", "parquet") for files in (2, 4)
@@ -94,3 +97,13 @@ def test_files_that_grow(tmp_path: Path) -> None:
     assert [row["tokens"] // row["files"] for row in rows] == [rows[0]["tokens"] // 2] * 4
     assert all(row["verified"] > 0 for row in rows)
     assert all(row["seconds"] > 0 and row["limit_gb_per_s"] > 0 for row in rows)
+
+
+def test_files_in_memory_are_never_cold(tmp_path: Path) -> None:
+    source = tmp_path / "a.jsonl"
+    source.write_bytes(b"{}\n")
+    files = growth.copy(source, tmp_path / "files", 2)
+    assert [path.read_bytes() for path in files] == [b"{}\n"] * 2
+    with TemporaryDirectory(dir="/dev/shm") as name:
+        with pytest.raises(RuntimeError, match="page cache"):
+            growth.drop_from_cache(growth.copy(source, Path(name) / "files", 1))
