@@ -501,6 +501,14 @@ def _corpora() -> Iterator[Figure]:
         )
     most = max(row["peak_bytes"] for row in select(document["figures"], who="warptok"))
     yield Figure(runs.CORPUS, "most memory of that", "MB", exactly(most / 1e6))
+    for row in runs.CORPUS_COLD.document()["rows"]:
+        yield Figure(
+            runs.CORPUS_COLD,
+            f"{row['format']} of English, 2 GB on a disk and in no cache, with the start",
+            "MB/s",
+            exactly(row["gb_per_s"] * 1e3),
+            limit=Beside("reading", row["limit_gb_per_s"] * 1e3),
+        )
     figures = runs.CORPUS_NODES.document()["figures"]
     alone = only(figures, nodes=1)["tokens_per_part_cpu_s"] / 1e6
     for row in figures[1:]:

@@ -152,6 +152,11 @@ CORPUS = Run(
     "corpus/two_cores.json",
     "benchmarks.corpus --data FOLDER --other-python PYTHON --megabytes 150 --part 6 --rounds 1",
 )
+CORPUS_COLD = Run(
+    "corpus_cold",
+    "corpus/cold_two_cores.json",
+    "benchmarks.corpus.growth --data FOLDER --gigabytes 2 --cold --formats jsonl parquet",
+)
 CORPUS_NODES = Run(
     "corpus_nodes",
     "corpus/ray_nodes.json",
@@ -194,6 +199,7 @@ RUNS = (
     SOAK_GPU,
     FASTA,
     CORPUS,
+    CORPUS_COLD,
     CORPUS_NODES,
     TRAINING,
     TRAINING_GPU,
