@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from service.protos import warptok_pb2 as pb
-from tests.service.apis.dialects.test_dialects import CHAT, upload
+from tests.service.apis.dialects.calls import CHAT, upload
 from tests.service.apis.grpc.test_grpc import serving as serving_grpc
 from tests.service.http.connection.test_protocol import answer, listening
 from tests.support.app_client import serving

@@ -7,7 +7,7 @@ import pytest
 from service.apis.dialects import common
 from service.engines.cpu.engine import CpuEngine
 from service.http import plain_routes
-from tests.service.apis.dialects.test_dialects import CHAT, upload
+from tests.service.apis.dialects.calls import CHAT, upload
 from tests.support.app_client import serving
 from tests.support.waiting import run
 

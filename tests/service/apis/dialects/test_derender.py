@@ -7,7 +7,7 @@ import json
 import pytest
 
 from service.engines.cpu.engine import CpuEngine
-from tests.service.apis.dialects.test_dialects import ids_of
+from tests.service.apis.dialects.calls import ids_of
 from tests.support.app_client import serving
 from tests.support.waiting import run
 

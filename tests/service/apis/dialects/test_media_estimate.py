@@ -10,7 +10,7 @@ import pytest
 
 from service.apis.dialects.media_estimate import count_image_ids, count_pages, find_size
 from service.engines.cpu.engine import CpuEngine
-from tests.service.apis.dialects.test_dialects import CHAT, post, upload
+from tests.service.apis.dialects.calls import CHAT, post, upload
 from tests.support.app_client import serving
 from tests.support.waiting import run
 

@@ -15,7 +15,7 @@ from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizer
 from service.apis.dialects.section_cache import Scope, Section, SectionCache, is_border, link
 from service.core import json_elements
 from service.engines.cpu.engine import CpuEngine
-from tests.service.apis.dialects.test_dialects import CHAT, post, upload
+from tests.service.apis.dialects.calls import CHAT, post, upload
 from tests.support.app_client import serving
 from tests.support.waiting import run
 from vocabularies.batch.batch import Batch, EncodeOptions

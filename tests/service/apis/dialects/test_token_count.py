@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from service.engines.cpu.engine import CpuEngine
-from tests.service.apis.dialects.test_dialects import CHAT, post, upload
+from tests.service.apis.dialects.calls import CHAT, post, upload
 from tests.support.app_client import serving
 from tests.support.waiting import run
 

@@ -6,7 +6,7 @@ import pytest
 
 from service.apis.dialects.templates.content_format import join_parts, takes_parts
 from service.apis.dialects.templates.worker import Templates, render
-from tests.service.apis.dialects.test_dialects import ENGINE, ids_of, post, upload
+from tests.service.apis.dialects.calls import ENGINE, ids_of, post, upload
 from tests.support.app_client import serving
 from tests.support.waiting import run
 
