@@ -29,7 +29,7 @@ SOURCES = {
     "service.engines.cpu.dna._dna_bpe": Path("dna/native/dna_bpe.cpp"),
     "service.engines.cpu.symbols._symbols": Path("symbols/native/symbols.cpp"),
 }
-FLAGS = ("-O1", "-g", "-pthread")
+FLAGS = ("-O1", "-g1", "-pthread")
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,13 @@ from tokenizers import Tokenizer
 
 from gpu.kernels.job import constant
 from gpu.streaming import encode_stream
+from service.engines.cpu.engine import CpuEngine
 from tests.support.data_files import records
 from tests.support.each_device import DEVICES, new_engine
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.builtin import load
 from vocabularies.formats.huggingface.writer import tokenizer_json
 from vocabularies.model.types import Bpe
-from vocabularies.reference import tokenizer as reference
 
 PLAIN = EncodeOptions(add_special_tokens=False)
 MEGABASE = 1_000_000
@@ -40,10 +40,10 @@ engine_of = functools.cache(new_engine)
 
 @functools.cache
 def library_ids_of(name: str) -> Callable[[str], list[int]]:
-    """Return the library's ids for BPE, and the reference's for other models."""
-    vocabulary = load(name)
+    """Return the library's ids for BPE, and the CPU engine's for other models."""
+    vocabulary, cpu = load(name), CpuEngine()
     if not isinstance(vocabulary.model, Bpe):
-        return lambda text: reference.encode(vocabulary, text, PLAIN).ids
+        return lambda text: cpu.encode(vocabulary, Batch([text], options=PLAIN)).ids.tolist()
     tokenizer = Tokenizer.from_str(tokenizer_json(vocabulary))
     return lambda text: tokenizer.encode(text, add_special_tokens=False).ids
 
