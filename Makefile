@@ -56,7 +56,7 @@ search: $(VENV)/.installed-dev
 	HYPOTHESIS_PROFILE=search $(BIN)/python -m pytest -m hypothesis $(PYTEST_ARGS)
 
 # Each client has its own environment, because they need different versions of the same libraries.
-CLIENTS := triton kserve lm_eval openai anthropic transformers
+CLIENTS := triton kserve lm_eval openai anthropic transformers kubernetes
 clients: $(CLIENTS:%=.clients/%/.installed)
 .clients/triton/.installed: PACKAGES := "tritonclient[http,grpc,cuda]>=2.55"
 .clients/kserve/.installed: PACKAGES := kserve
@@ -65,6 +65,9 @@ clients: $(CLIENTS:%=.clients/%/.installed)
 .clients/anthropic/.installed: PACKAGES := anthropic
 # What `import warptok` needs beside it.
 .clients/transformers/.installed: PACKAGES := "transformers>=5" jinja2 orjson
+# Schemas, which the manifests and the chart must follow.
+.clients/kubernetes/.installed: PACKAGES := "kubernetes-validate>=1.37" cloudcoil-models-keda \
+  cloudcoil-models-prometheus-operator
 
 .clients/%/.installed: Makefile | $(BIN)/python
 	$(PYTHON) -m venv --without-pip .clients/$*
