@@ -11,15 +11,30 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
 READY_S, STOP_S = 60.0, 60.0
 DEFAULTS = {"WARPTOK_GRPC": "false", "WARPTOK_ENGINE": "cpu", "WARPTOK_LAME_DUCK_S": "0"}
+PSS = re.compile(r"^(Pss|Pss_Shmem): +([0-9]+) kB$", re.MULTILINE)
 Counters = dict[tuple[str, tuple[str, ...]], float]
+
+
+class Memory(NamedTuple):
+    """The bytes of a service's memory that are in RAM.
+
+    Attributes:
+        resident: all of it.
+        shared: the part in memory files, such as the pools between front ends and engine process.
+    """
+
+    resident: int
+    shared: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +66,15 @@ class Running:
                 samples[key] = samples.get(key, 0.0) + sample.value
         return samples
 
-    def resident_bytes(self) -> int:
-        """Read the memory of all processes of the service that is in RAM, shared pages once."""
-        total = 0
+    def memory(self) -> Memory:
+        """Read the memory of all processes of the service, shared pages once."""
+        total: Counter[str] = Counter()
         for pid in (self.process.pid, *find_descendants(self.process.pid)):
             with contextlib.suppress(OSError):  # It has ended.
                 rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
-                [kilobytes] = re.findall(r"^Pss: +([0-9]+) kB$", rollup, re.MULTILINE)
-                total += int(kilobytes) * 1024
-        return total
+                for name, kilobytes in PSS.findall(rollup):
+                    total[name] += 1024 * int(kilobytes)
+        return Memory(total["Pss"], total["Pss_Shmem"])
 
     def scheduled_s(self) -> tuple[float, float]:
         """Read the seconds that the event loop's thread ran, and waited for a core."""
