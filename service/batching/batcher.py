@@ -508,6 +508,11 @@ class Batcher:
             work.refusal = DeadlinePassed.code
             work.future.set_exception(DeadlinePassed(message))
 
+    @property
+    def is_draining(self) -> bool:
+        """Whether new requests are refused, as the service stops."""
+        return self._is_draining
+
     async def stop(self, grace_s: float) -> None:
         """Refuse new requests, finish accepted ones within the grace time, and refuse the others.
 

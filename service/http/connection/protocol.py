@@ -157,6 +157,10 @@ class FastPathProtocol(HttpToolsProtocol):
         pace: the pace of a direct call's body that has arrived in part; None if there is none.
         fed_at: the loop's time at which the last part of that body arrived.
         between_messages: whether the last request that began has ended.
+        has_waited: whether the request that is being answered arrived before the answer to the
+            previous one.
+        is_pipelining: whether a request has arrived while such a request was being answered: the
+            client sends further requests without waiting for all answers.
         waiting_since: the loop's time at the end of the last answer, or at the connection's start.
         running: the last request that uvicorn has begun to answer; others may wait after it.
     """
@@ -191,6 +195,8 @@ class FastPathProtocol(HttpToolsProtocol):
         self.pace: BodyPace | None = None
         self.fed_at = 0.0
         self.between_messages = False
+        self.has_waited = False
+        self.is_pipelining = False
         self.waiting_since = 0.0
         self.running: RequestResponseCycle | None = None
 
@@ -364,6 +370,8 @@ class FastPathProtocol(HttpToolsProtocol):
                 return
         self.scope["extensions"] = {PROTOCOL: weakref.ref(self)}  # type: ignore[dict-item]
         super().on_headers_complete()
+        if self.pipeline and self.has_waited:
+            self.is_pipelining = True
         if self.exceeded:
             refusal = refusal or self._find_surplus_refusal()
             self.cycle.keep_alive = False
@@ -530,6 +538,7 @@ class FastPathProtocol(HttpToolsProtocol):
 
     @override
     def on_response_complete(self) -> None:
+        self.has_waited = bool(self.pipeline)
         super().on_response_complete()
         if not self.cycle.keep_alive:
             self._limit_last_write()
@@ -554,8 +563,12 @@ class FastPathProtocol(HttpToolsProtocol):
 
         Called before each answer while the service drains. Clients then send their next request on
         a new connection, which a load balancer assigns to another replica. A connection that may be
-        receiving a request stays open, as the request would be lost.
+        receiving a request stays open, as the request would be lost. So does one whose client sends
+        requests without waiting for all answers, until new requests are refused: a request that
+        arrives at a closed connection makes the system discard answers that are not yet sent.
         """
+        if self.is_pipelining and not self.service.batcher.is_draining:
+            return
         if self.between_messages and not self.pipeline and not has_unread(self.transport):
             self.cycle.keep_alive = False
 

@@ -138,6 +138,40 @@ async def slow_raw_client(server: Server, tally: Tally) -> None:
     await raw_client(server, tally, pause_s=0.8)
 
 
+async def pipelining_client(server: Server, tally: Tally) -> None:
+    """Keep eight requests on the way on one connection, until requests are refused."""
+    # asyncio's streams lose what has arrived before a write fails.
+    await asyncio.to_thread(pipeline_requests, server, tally)
+
+
+def pipeline_requests(server: Server, tally: Tally) -> None:
+    """Send a request for each answer, until new ones are refused."""
+    body = BODIES[0]
+    head = b"POST /v1/encode HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    request = head + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    address = "127.0.0.1", server.port
+    with (
+        socket.create_connection(address, GIVEN_UP_S) as connection,
+        connection.makefile("rb") as f,
+    ):
+        connection.sendall(8 * request)
+        while True:
+            answer_head = b""
+            while (line := f.readline()) != b"\r\n":
+                if not line:
+                    tally.failures.append(f"pipelined: the connection ended after {answer_head!r}")
+                    return
+                answer_head += line.lower()
+            length = int(answer_head.split(b"content-length: ")[1].split(b"\r")[0])
+            answer = json.loads(f.read(length))
+            if answer.get("code") == "draining":
+                return
+            status = int(answer_head.split()[1])
+            tally.count("pipelined", status, answer.get("ids", []), HELLO_IDS)
+            with contextlib.suppress(OSError):
+                connection.sendall(request)
+
+
 async def unix_client(server: Server, tally: Tally) -> None:
     """Send on the Unix socket."""
     await raw_client(server, tally, connect=connect_to_unix_socket)
@@ -217,11 +251,11 @@ async def stop_under_load(server: Server, *clients: Client) -> Tally:
 @pytest.mark.parametrize("front_ends", ["0", "2"])
 def test_sigterm_under_load_fails_no_request(tmp_path, front_ends):
     settings = SETTINGS | {"WARPTOK_FRONTENDS": front_ends}
-    clients = (httpx_client, raw_client, slow_raw_client, grpc_client)
+    clients = (httpx_client, raw_client, slow_raw_client, pipelining_client, grpc_client)
     with server_process(tmp_path, settings, expect_exit=False) as server:
         tally = run(lambda: stop_under_load(server, *clients))
     assert tally.failures == []
-    assert tally.answered.keys() == {"httpx", "raw", "gRPC"}
+    assert tally.answered.keys() == {"httpx", "raw", "pipelined", "gRPC"}
 
 
 @pytest.mark.slow
