@@ -1,7 +1,7 @@
 """Schemathesis against a service of its own: `make schemathesis`.
 
-What it makes from openapi.json is sent; an answer may be no 5xx but those that are described, and
-must be one that openapi.json describes.
+It sends requests that it makes from openapi.json. Every answer, also a 5xx, must be one that
+openapi.json describes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SETTINGS = {"WARPTOK_PRELOAD": "gpt2,gpn", "WARPTOK_DEFAULT_VOCABULARY": "gpn"}
 
 
 def main() -> int:
-    """Start the service, run the program that is named first, with the arguments behind it."""
+    """Start the service, and run the program in the first argument with the other arguments."""
     program, *more = sys.argv[1:]
     with TemporaryDirectory() as folder, server_process(Path(folder), SETTINGS) as server:
         server.wait_ready()
