@@ -49,7 +49,7 @@ class TextEncoder {
         readable_end_ = text.readable_end;
         needed_ = &needed;
         pieces_.begin(&needed);
-        if (!text.is_valid && !is_utf8(text.begin, text.end)) return LEFT;
+        if (!text.is_valid && !is_utf8_(text.begin, text.end)) return LEFT;
         if (!text.is_composed && rules_.composed && !rules_.composed->leaves(text.begin, text.end)) return LEFT;
         const uint8_t* at = text.begin;
         if (!rules_.special.is_empty()) {
@@ -161,6 +161,7 @@ class TextEncoder {
 
     const Rules& rules_;
     const Pretokenizer& pretokenizer_;
+    const IsUtf8 is_utf8_ = choose_is_utf8();
     PieceEncoder pieces_;
     const uint8_t* readable_end_ = nullptr;
     StillNeeded* needed_ = nullptr;

@@ -208,6 +208,27 @@ def test_any_merges_have_the_ids_of_the_reference(texts, seed, ignore_merges, mo
     check(encoder, texts)  # Now from the caches.
 
 
+VALID = ["a", "é", "\u0800", "\ud7ff", "\ue000", "\uffff", "\U00010000", "\U0010ffff"]
+INVALID = [
+    b"\x80", b"\xc1\xbf", b"\xe0\x9f\xbf", b"\xed\xa0\x80", b"\xf0\x8f\xbf\xbf",
+    b"\xf5\x80\x80\x80", b"\xf4\x90\x80\x80", b"\xff", b"\xc3", b"\xe3\x81",
+    b"\xf0\x9f\x98", b"\xc3\xa9\xa9", b"\xe3\x81\x82\x82",
+]  # fmt: skip
+
+
+def test_a_row_that_is_not_utf8_is_left_wherever_its_fault_is():
+    encoder = encoder_of("gpt2")
+    rows, is_valid = [], []
+    for before in range(70):
+        for after in (b"", b"a", "é".encode(), b"a" * 40):
+            for part in [*map(str.encode, VALID), *INVALID]:
+                rows += [b"a" * before + part + after, "é".encode() * before + part + after]
+                is_valid += 2 * [part not in INVALID]
+    batch = Batch.from_bytes(rows)
+    _, left = encoder._encode_most(batch, plain=True, is_composed=False)
+    assert left.tolist() == np.flatnonzero(~np.array(is_valid)).tolist()
+
+
 @settings(max_examples=60)
 @given(motif_cases(byte_level=True), st.booleans())
 def test_motifs_and_literals_are_pretokens(case, spans):
