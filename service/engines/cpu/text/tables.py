@@ -33,6 +33,7 @@ LETTER_AND_BLANK = re.compile(rb"[A-Za-z] ")
 SEED_BITS = 64
 CACHE_BYTES = 10 << 20  # Of a thread: short pretokens and their further ids, in large pages.
 SHARED_CACHE_BYTES = 4 << 20  # Long pretokens; up to 18 MB where hardly any repeats.
+CERTAIN_BYTES = 3 << 18  # Bounds of pairs of bytes, and symbols of characters.
 NO_PAGES = np.zeros(0, np.uint16)
 
 
@@ -138,5 +139,5 @@ def _class_pages() -> tuple[NDArray[np.uint16], NDArray[np.uint8]]:
 def table_bytes(arguments: tuple[Any, ...], num_threads: int) -> int:
     """Estimate the memory of the tables made from the arguments, and of all caches."""
     (tokens, begins, ids, _), pairs = arguments[4], arguments[5]
-    caches = SHARED_CACHE_BYTES + num_threads * CACHE_BYTES
-    return int(caches + tokens.nbytes + 6 * begins.nbytes + 3 * ids.nbytes + 4 * pairs.nbytes)
+    fixed = SHARED_CACHE_BYTES + CERTAIN_BYTES + num_threads * CACHE_BYTES
+    return int(fixed + tokens.nbytes + 6 * begins.nbytes + 3 * ids.nbytes + 4 * pairs.nbytes)

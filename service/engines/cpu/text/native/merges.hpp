@@ -14,64 +14,20 @@
 #include <vector>
 
 #include "../../native/still_needed.hpp"
-#include "large_pages.hpp"
+#include "certain_merges.hpp"
 
 namespace text {
 
-constexpr uint32_t NO_RANK = 0xFFFFFFFF;
-constexpr uint32_t FIRST_MERGED = 256;
 constexpr size_t MAX_SHORT = 128;    // Bytes that are merged by search; more, by a tree.
 
-// Ranks of pairs of symbols; `entries` are left << 43 | right << 22 | rank, as gpu/text/bpe_tables.py makes them.
-class PairRanks {
-   public:
-    PairRanks(const uint64_t* entries, size_t count, uint64_t seed) : seed_((seed * 0x9E3779B97F4A7C15u) | 1), of_bytes_(1 << 16, NO_RANK) {
-        size_t size = 64;
-        while (4 * size < 5 * count) size *= 2;
-        shift_ = 64 - __builtin_ctzll(size);
-        slots_.assign(size, EMPTY);
-        size_t num_bits = 1 << 16;
-        while (num_bits < 8 * count) num_bits *= 2;
-        filter_shift_ = 64 - __builtin_ctzll(num_bits);
-        filter_.assign(num_bits / 64, 0);
-        for (size_t i = 0; i < count; i++) insert(entries[i]);
-    }
+// The merges of a vocabulary, and the id of each symbol.
+struct MergeTables {
+    const PairRanks pairs;
+    const CertainMerges certain;
+    const std::vector<int32_t> ids;
 
-    uint32_t of_bytes(uint8_t left, uint8_t right) const { return of_bytes_[left << 8 | right]; }
-
-    uint32_t find(uint32_t left, uint32_t right) const {
-        uint64_t key = static_cast<uint64_t>(left) << 21 | right;
-        uint64_t hash = hash_of(key);
-        size_t bit = hash >> filter_shift_;
-        if (!(filter_[bit / 64] >> (bit % 64) & 1)) return NO_RANK;
-        for (size_t slot = hash >> shift_;; slot = (slot + 1) & (slots_.size() - 1)) {
-            uint64_t entry = slots_[slot];
-            if (entry >> 22 == key) return entry & 0x3FFFFF;
-            if (entry == EMPTY) return NO_RANK;
-        }
-    }
-
-   private:
-    static constexpr uint64_t EMPTY = ~uint64_t{0};
-
-    uint64_t hash_of(uint64_t key) const { return key * seed_; }
-
-    void insert(uint64_t entry) {
-        uint64_t key = entry >> 22;
-        uint64_t hash = hash_of(key);
-        filter_[hash >> filter_shift_ >> 6] |= uint64_t{1} << (hash >> filter_shift_ & 63);
-        size_t slot = hash >> shift_;
-        while (slots_[slot] != EMPTY && slots_[slot] >> 22 != key) slot = (slot + 1) & (slots_.size() - 1);
-        slots_[slot] = entry;
-        uint64_t left = key >> 21, right = key & 0x1FFFFF;
-        if (left < 256 && right < 256) of_bytes_[left << 8 | right] = entry & 0x3FFFFF;
-    }
-
-    const uint64_t seed_;
-    int shift_, filter_shift_;
-    std::vector<uint64_t> filter_;       // A bit for each hash that a pair has: most pairs have none.
-    LargeVector<uint64_t> slots_;
-    std::vector<uint32_t> of_bytes_;
+    MergeTables(const uint64_t* entries, size_t count, std::vector<int32_t>&& symbol_ids, uint64_t seed)
+        : pairs(entries, count, seed), certain(pairs, entries, count, symbol_ids.size()), ids(std::move(symbol_ids)) {}
 };
 
 // Eight numbers, which the compiler keeps in a vector register.
@@ -136,16 +92,16 @@ struct LeastOf128 {
     }
 };
 
-// Merges the bytes of a pretoken and writes the ids; returns the place behind them.
+// Merges symbols and writes the ids; returns the place behind them.
 //
-// Each symbol stays at the place of its first byte. A symbol's number is rank << 7 | place, with the rank of its pair
+// Each symbol stays at the place of its first one. A symbol's number is rank << 7 | place, with the rank of its pair
 // with the next symbol, so that the least number is that of the leftmost pair of the lowest rank.
 template <typename LeastNumbers>
-__attribute__((always_inline)) inline int32_t* merge_by(const PairRanks& pairs, const uint8_t* bytes, size_t size, const int32_t* ids, int32_t* out) {
+__attribute__((always_inline)) inline int32_t* merge_by(const MergeTables& tables, uint32_t* symbols, size_t size, int32_t* out) {
     constexpr size_t SIZE = LeastNumbers::SIZE;
     constexpr int PLACE_BITS = 7;
     static_assert(SIZE <= 1 << PLACE_BITS);
-    uint32_t symbols[SIZE];
+    const PairRanks& pairs = tables.pairs;
     uint8_t before[SIZE + 1], after[SIZE + 1];
     union {
         Numbers vectors[SIZE / WIDTH];
@@ -156,11 +112,10 @@ __attribute__((always_inline)) inline int32_t* merge_by(const PairRanks& pairs, 
     };
     for (size_t i = 0; i < SIZE / WIDTH; i++) vectors[i] = NO_NUMBER - Numbers{};
     for (size_t i = 0; i < size; i++) {
-        symbols[i] = bytes[i];
         before[i] = static_cast<uint8_t>(i - 1);
         after[i] = static_cast<uint8_t>(i + 1);
     }
-    for (size_t i = 0; i + 1 < size; i++) numbers[i] = number_of(pairs.of_bytes(bytes[i], bytes[i + 1]), i);
+    for (size_t i = 0; i + 1 < size; i++) numbers[i] = number_of(pairs.find_any(symbols[i], symbols[i + 1]), i);
     LeastNumbers order(vectors, size);
     for (int32_t least; (least = order.least()) != NO_NUMBER;) {
         auto place = static_cast<size_t>(least) & ((1 << PLACE_BITS) - 1);
@@ -174,25 +129,27 @@ __attribute__((always_inline)) inline int32_t* merge_by(const PairRanks& pairs, 
         order.set(place, number_of(rank, place));
         if (place) order.set(previous, number_of(pairs.find(symbols[previous], symbol), previous));
     }
-    for (size_t i = 0; i < size; i = after[i]) *out++ = ids[symbols[i]];
+    for (size_t i = 0; i < size; i = after[i]) *out++ = tables.ids[symbols[i]];
     return out;
 }
 
-// Merges up to MAX_SHORT bytes.
-__attribute__((always_inline)) inline int32_t* merge_short_by(const PairRanks& pairs, const uint8_t* bytes, size_t size, const int32_t* ids, int32_t* out) {
-    return size <= LeastOf16::SIZE ? merge_by<LeastOf16>(pairs, bytes, size, ids, out)
-                                   : merge_by<LeastOf128>(pairs, bytes, size, ids, out);
+// Merges up to MAX_SHORT bytes of a pretoken and writes the ids; returns the place behind them.
+__attribute__((always_inline)) inline int32_t* merge_short_by(const MergeTables& tables, const uint8_t* bytes, size_t size, int32_t* out) {
+    uint32_t symbols[MAX_SHORT];
+    size_t count = tables.certain.split(tables.pairs, bytes, size, symbols);
+    return count <= LeastOf16::SIZE ? merge_by<LeastOf16>(tables, symbols, count, out)
+                                    : merge_by<LeastOf128>(tables, symbols, count, out);
 }
 
-using MergeShort = int32_t* (*)(const PairRanks&, const uint8_t*, size_t, const int32_t*, int32_t*);
+using MergeShort = int32_t* (*)(const MergeTables&, const uint8_t*, size_t, int32_t*);
 
-inline int32_t* merge_short(const PairRanks& pairs, const uint8_t* bytes, size_t size, const int32_t* ids, int32_t* out) {
-    return merge_short_by(pairs, bytes, size, ids, out);
+inline int32_t* merge_short(const MergeTables& tables, const uint8_t* bytes, size_t size, int32_t* out) {
+    return merge_short_by(tables, bytes, size, out);
 }
 
 #if defined(__x86_64__)
-__attribute__((target("avx2,bmi,bmi2"))) inline int32_t* merge_short_avx2(const PairRanks& pairs, const uint8_t* bytes, size_t size, const int32_t* ids, int32_t* out) {
-    return merge_short_by(pairs, bytes, size, ids, out);
+__attribute__((target("avx2,bmi,bmi2"))) inline int32_t* merge_short_avx2(const MergeTables& tables, const uint8_t* bytes, size_t size, int32_t* out) {
+    return merge_short_by(tables, bytes, size, out);
 }
 inline MergeShort choose_merge_short() {
     bool has_all = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
@@ -270,8 +227,8 @@ class MinimumTree {
 class LongMerger {
    public:
     // `needed` may be null.
-    int32_t* merge(const PairRanks& pairs, const uint8_t* bytes, size_t size, const int32_t* ids, int32_t* out,
-                   StillNeeded* needed) {
+    int32_t* merge(const MergeTables& tables, const uint8_t* bytes, size_t size, int32_t* out, StillNeeded* needed) {
+        const PairRanks& pairs = tables.pairs;
         if (size > UINT32_MAX / 2) throw std::length_error("a pretoken is too long");
         const auto count = static_cast<uint32_t>(size);
         symbols_.assign(bytes, bytes + size);
@@ -289,7 +246,7 @@ class LongMerger {
             merge_at(pairs, static_cast<uint32_t>(place), rank, count);
             if (needed && ++num_merges % MERGES_A_CHECK == 0) needed->check();
         }
-        for (uint32_t i = 0; i < count; i = after_[i]) *out++ = ids[symbols_[i]];
+        for (uint32_t i = 0; i < count; i = after_[i]) *out++ = tables.ids[symbols_[i]];
         return out;
     }
 

@@ -47,13 +47,6 @@ inline Key make_key(const uint8_t* at, size_t size) {
     return key;
 }
 
-// Keeps the compiler from a branch on a comparison, which the processor could not predict.
-inline size_t without_branch(bool is_equal) {
-    size_t number = is_equal;
-    __asm__("" : "+r"(number));
-    return number;
-}
-
 struct Seed {
     uint64_t low, high;
 };
@@ -276,14 +269,13 @@ struct GivenTokens {
 
 // What pretokens become.
 struct Model {
-    const PairRanks pairs;
-    const std::vector<int32_t> symbol_ids;
+    const MergeTables merges;
     const Seed seed;
     const WholeTokens tokens;
     LongCache long_pretokens;
 
-    Model(PairRanks&& ranks, std::vector<int32_t>&& ids, Seed random, const GivenTokens& given)
-        : pairs(std::move(ranks)), symbol_ids(std::move(ids)), seed(random), tokens(find_whole(given)) {}
+    Model(MergeTables&& tables, Seed random, const GivenTokens& given)
+        : merges(std::move(tables)), seed(random), tokens(find_whole(given)) {}
 
    private:
     // A token is found as a whole if its bytes merge to it, or if merges are ignored.
@@ -300,8 +292,8 @@ struct Model {
                 continue;
             }
             if (ids.size() < size) ids.resize(size);
-            int32_t* end = size <= MAX_SHORT ? merge_short(pairs, at, size, symbol_ids.data(), ids.data())
-                                             : merger.merge(pairs, at, size, symbol_ids.data(), ids.data(), nullptr);
+            int32_t* end = size <= MAX_SHORT ? merge_short(merges, at, size, ids.data())
+                                             : merger.merge(merges, at, size, ids.data(), nullptr);
             if (end == ids.data() + 1) found.add(at, size, ids[0]);
         }
         return found;
@@ -498,8 +490,8 @@ class PieceEncoder {
     }
 
     int32_t* merge(const uint8_t* at, size_t size, int32_t* out) {
-        if (size <= MAX_SHORT) return merge_short_(model_.pairs, at, size, model_.symbol_ids.data(), out);
-        return merger_.merge(model_.pairs, at, size, model_.symbol_ids.data(), out, needed_);
+        if (size <= MAX_SHORT) return merge_short_(model_.merges, at, size, out);
+        return merger_.merge(model_.merges, at, size, out, needed_);
     }
 
     Model& model_;

@@ -139,10 +139,11 @@ std::unique_ptr<text::Model> read_model(const Arguments& given) {
     text::GivenTokens tokens{bytes.elements<const uint8_t>(), first, ids.elements<const int32_t>(), count - 1,
                              given.ignores_merges != 0};
     run_unlocked([&] {
-        text::PairRanks ranks(pairs.elements<const uint64_t>(), pairs.size<uint64_t>(), seed.low);
         std::vector<int32_t> of_symbols(symbol_ids.elements<const int32_t>(),
                                         symbol_ids.elements<const int32_t>() + num_symbols);
-        model = std::make_unique<text::Model>(std::move(ranks), std::move(of_symbols), seed, tokens);
+        text::MergeTables merges(pairs.elements<const uint64_t>(), pairs.size<uint64_t>(), std::move(of_symbols),
+                                 seed.low);
+        model = std::make_unique<text::Model>(std::move(merges), seed, tokens);
     });
     return model;
 }

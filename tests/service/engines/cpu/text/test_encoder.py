@@ -208,6 +208,35 @@ def test_any_merges_have_the_ids_of_the_reference(texts, seed, ignore_merges, mo
     check(encoder, texts)  # Now from the caches.
 
 
+def merge_pairs_of(sample: bytes, count: int, chance: random.Random) -> Vocabulary:
+    """Make a vocabulary by merging pairs of a sample, within characters and across them."""
+    tokens = [bytes([byte]) for byte in range(256)]
+    merges: list[tuple[int, int]] = []
+    ids = [*sample]
+    while len(merges) < count and len(ids) > 1:
+        place = chance.randrange(len(ids) - 1)
+        pair = ids[place], ids[place + 1]
+        token = tokens[pair[0]] + tokens[pair[1]]
+        if token not in tokens:
+            merges.append(pair)
+            tokens.append(token)
+        ids[place : place + 2] = [tokens.index(token)]
+    return Vocabulary(tuple(tokens), Bpe(tuple(merges)))
+
+
+@settings(max_examples=200)
+@given(st.integers(0, 1 << 30), st.booleans())
+def test_merges_across_characters_have_the_ids_of_the_reference(seed, is_shuffled):
+    chance = random.Random(seed)
+    characters = chance.sample("abあいち、。éèÃ中\u0800\uffff😀", 3)
+    sample, *texts = ("".join(chance.choices(characters, k=12)) for _ in range(10))
+    vocabulary = merge_pairs_of(sample.encode(), 30, chance)
+    if is_shuffled:
+        merges = chance.sample(vocabulary.model.merges, len(vocabulary.model.merges))
+        vocabulary = replace(vocabulary, model=Bpe(tuple(merges)))
+    check(TextEncoder(vocabulary, token_table(vocabulary)), [sample, *texts])
+
+
 VALID = ["a", "é", "\u0800", "\ud7ff", "\ue000", "\uffff", "\U00010000", "\U0010ffff"]
 INVALID = [
     b"\x80", b"\xc1\xbf", b"\xe0\x9f\xbf", b"\xed\xa0\x80", b"\xf0\x8f\xbf\xbf",
