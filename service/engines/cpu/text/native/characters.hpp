@@ -129,29 +129,7 @@ __attribute__((target("avx2"))) inline void make_masks_avx2(const uint8_t* at, A
     }
 }
 
-// Comparisons of 64 bytes give a mask at once.
-__attribute__((target("avx512bw"))) inline void make_masks_avx512(const uint8_t* at, AsciiMasks& masks) {
-    const __m512i c = _mm512_loadu_si512(at);
-    auto all = [&](int value) __attribute__((target("avx512bw"))) { return _mm512_set1_epi8(static_cast<char>(value)); };
-    auto within = [&](__m512i value, int first, int count) __attribute__((target("avx512bw"))) {
-        return _mm512_cmplt_epu8_mask(_mm512_sub_epi8(value, all(first)), all(count));
-    };
-    auto equal = [&](int value) __attribute__((target("avx512bw"))) { return _mm512_cmpeq_epi8_mask(c, all(value)); };
-    masks.letter = within(_mm512_or_si512(c, all(0x20)), 'a', 26);
-    masks.upper = within(c, 'A', 26);
-    masks.digit = within(c, '0', 10);
-    masks.blank = equal(' ');
-    masks.space = masks.blank | within(c, 9, 5);
-    masks.line = equal('\n') | equal('\r');
-    masks.quote = equal('\'');
-    masks.slash = equal('/');
-    masks.high = _mm512_movepi8_mask(c);
-}
-
-inline MakeMasks choose_make_masks() {
-    if (__builtin_cpu_supports("avx512bw")) return make_masks_avx512;
-    return __builtin_cpu_supports("avx2") ? make_masks_avx2 : make_masks_sse2;
-}
+inline MakeMasks choose_make_masks() { return __builtin_cpu_supports("avx2") ? make_masks_avx2 : make_masks_sse2; }
 
 #else
 
