@@ -27,7 +27,7 @@ class Waiting:
 
     def encode(self, vocabulary: Any, batch: Batch) -> Encoded:
         self.sizes.append(batch.size)
-        assert self.may_end.wait(10)
+        assert self.may_end.wait(120)
         return Encoded(batch.data, batch.offsets)
 
     def close(self) -> None:

@@ -90,7 +90,7 @@ def test_a_part_has_one_writer(remote: RemoteJob) -> None:
         second.start()
         assert not ended.wait(0.5)
         assert not [*remote.folder.glob("shard*")]
-    assert ended.wait(30)
+    assert ended.wait(120)
     second.join()
 
 
@@ -111,7 +111,7 @@ def test_a_part_that_waits_for_its_lock_does_not_begin_when_the_run_is_over(
         second.join(0.5)
         assert second.is_alive()
         (remote.folder / LOCK).write_text("")
-    second.join(30)
+    second.join(120)
     assert len(refused) == 1
     assert not [*remote.folder.glob("shard*")]
 
