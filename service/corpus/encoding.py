@@ -108,7 +108,7 @@ class DocumentEncoder:
             rows.mask = _mask_of(documents.masks, documents.offsets, encoded)
         if self.window is not None:
             rows = cut_windows(rows, places, self.window, self.stride or self.window)
-        frame(rows, self.begin_id, self.end_id, self.id_dtype)
+        add_begin_end_tokens(rows, self.begin_id, self.end_id, self.id_dtype)
         self.verifier.check(documents, numbers, rows, input_number)
         return EncodedDocuments(
             rows,
@@ -188,47 +188,52 @@ def make_rows(
     )
 
 
-def frame(rows: Rows, begin_id: int, end_id: int, dtype: type[np.integer[Any]]) -> None:
-    """Add ids around rows like `frame_rows`; in the mask, those before are 0, those after 1."""
+def add_begin_end_tokens(
+    rows: Rows, begin_id: int, end_id: int, dtype: type[np.integer[Any]]
+) -> None:
+    """Add begin and end tokens to rows; in the mask, begin tokens are 0 and end tokens 1."""
     offsets = rows.offsets
-    rows.ids, rows.offsets = frame_rows(rows.ids, offsets, begin_id, end_id, dtype)
+    rows.ids, rows.offsets = copy_with_begin_end_tokens(rows.ids, offsets, begin_id, end_id, dtype)
     if rows.mask is not None:
         begin, end = (0 if begin_id >= 0 else NONE), (1 if end_id >= 0 else NONE)
         mask = rows.mask.astype(np.int32)
-        rows.mask = frame_rows(mask, offsets, begin, end, np.uint16)[0].astype(np.uint8)
+        longer, _ = copy_with_begin_end_tokens(mask, offsets, begin, end, np.uint16)
+        rows.mask = longer.astype(np.uint8)
 
 
-def frame_rows(
+def copy_with_begin_end_tokens(
     ids: NDArray[np.integer[Any]],
     offsets: Int64s,
     begin_id: int,
     end_id: int,
     dtype: type[np.integer[Any]],
 ) -> tuple[NDArray[np.integer[Any]], Int64s]:
-    """Copy rows of ids to another dtype; add an id before and after each row that is not empty.
+    """Copy rows of ids to another dtype; rows that are not empty get begin and end tokens.
 
     Args:
         ids: the rows, joined.
         offsets: int64[B + 1], where each row begins.
-        begin_id: the id to add before a row; a negative value adds none.
-        end_id: the id to add after a row; a negative value adds none.
+        begin_id: the begin token; a negative value adds none.
+        end_id: the end token; a negative value adds none.
         dtype: uint16 or int32.
     """
     num_added = (begin_id >= 0) + (end_id >= 0)
     if native is not None and ids.dtype == np.int32:
         out = np.empty(len(ids) + num_added * (len(offsets) - 1), dtype)
-        framed = np.empty(len(offsets), np.int64)
-        native.frame(ids, np.ascontiguousarray(offsets), begin_id, end_id, out, framed)
-        return out[: framed[-1]], framed
+        out_offsets = np.empty(len(offsets), np.int64)
+        native.add_begin_end_tokens(
+            ids, np.ascontiguousarray(offsets), begin_id, end_id, out, out_offsets
+        )
+        return out[: out_offsets[-1]], out_offsets
     if not num_added:
         return ids.astype(dtype), offsets
     lengths = np.diff(offsets)
-    framed = np.concatenate([[0], np.cumsum(np.where(lengths, lengths + num_added, 0))])
-    out = np.empty(framed[-1], dtype)
+    out_offsets = np.concatenate([[0], np.cumsum(np.where(lengths, lengths + num_added, 0))])
+    out = np.empty(out_offsets[-1], dtype)
     is_own = np.ones(len(out), np.bool_)
-    for added, places in ((begin_id, framed[:-1]), (end_id, framed[1:] - 1)):
+    for added, places in ((begin_id, out_offsets[:-1]), (end_id, out_offsets[1:] - 1)):
         if added >= 0:
             out[places[lengths > 0]] = added
             is_own[places[lengths > 0]] = False
     out[is_own] = ids
-    return out, framed
+    return out, out_offsets

@@ -19,7 +19,7 @@ from ray.data.block import BlockAccessor
 from service.core.version import package_version
 from service.corpus.checkpoint import MANIFEST, Checkpoint, Cursor, Shard, describe_shard
 from service.corpus.documents import Rows
-from service.corpus.encoding import NONE, frame, make_rows
+from service.corpus.encoding import NONE, add_begin_end_tokens, make_rows
 from service.corpus.job import SHARD_TOKENS, Job
 from service.corpus.shards import Shards
 from service.corpus.writing import mds
@@ -178,7 +178,7 @@ class ShardDatasink(Datasink):
             rows.mask = mask.astype(np.uint8)
         begin_id = NONE if self._job.begin_id is None else self._job.begin_id
         end_id = NONE if self._job.end_id is None else self._job.end_id
-        frame(rows, begin_id, end_id, self._id_dtype)
+        add_begin_end_tokens(rows, begin_id, end_id, self._id_dtype)
         return rows
 
     def on_write_complete(self, write_result: WriteResult[list[Shard]]) -> None:

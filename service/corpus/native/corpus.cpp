@@ -1,13 +1,17 @@
-// Documents of blocks of lines, and rows of ids with begin and end tokens; Python has the same, slower, beside each call.
+// Finds documents in blocks of lines, and adds begin and end tokens to rows of ids.
+//
+// Where this module is not built, slower Python code beside each call does the same.
 //
 //     extract(block, key) -> offsets int64[B + 1], places int64[B], rejects [(place, reason)]
 //     split(block) -> offsets int64[B + 1], places int64[B]
-//     frame(ids int32[T], offsets int64[B + 1], begin, end, out, out_offsets int64[B + 1])
+//     add_begin_end_tokens(ids int32[T], offsets int64[B + 1], begin, end, out, out_offsets int64[B + 1])
 //
-// `block` is a writable buffer of whole lines, of JSON with the text at `key`, or of text. The texts are joined at its
-// beginning: none is longer than its line, so that nothing is overwritten before it was read. Places are first bytes of
-// lines. Blank lines are no documents. `frame` copies rows to `out`, uint16 or int32 by its size, with an id before and
-// behind each that is not empty; -1 is none.
+// `block` is a writable buffer of whole lines: lines of JSON, which have the text at `key`, or lines of text. The texts
+// are joined at the beginning of the block. No text is longer than its line, so nothing is overwritten before it was
+// read. A place is the first byte of a line. Blank lines are no documents.
+//
+// `add_begin_end_tokens` copies rows to `out`, whose elements are uint16 or int32. Each row that is not empty gets the
+// token `begin` before it and `end` behind it; -1 adds none.
 #include "../../engines/cpu/native/python_buffers.hpp"
 
 #include <vector>
@@ -76,22 +80,23 @@ void split_lines(char* block, size_t size, Documents& documents) {
     });
 }
 
-// Two ids around rows, none where they are negative.
-struct Frame {
+// The begin and the end token of rows; a negative id adds none.
+struct BeginEndTokens {
     int begin, end;
 };
 
 template <typename Id>
-void frame_rows(const int32_t* ids, const int64_t* offsets, size_t num_rows, Frame frame, Id* out, int64_t* out_offsets) {
+void copy_rows(const int32_t* ids, const int64_t* offsets, size_t num_rows, BeginEndTokens tokens, Id* out,
+               int64_t* out_offsets) {
     Id* at = out;
     out_offsets[0] = 0;
     for (size_t row = 0; row < num_rows; row++) {
         const int32_t* id = ids + offsets[row];
         const int32_t* const row_end = ids + offsets[row + 1];
         const bool is_empty = id == row_end;
-        if (frame.begin >= 0 && !is_empty) *at++ = static_cast<Id>(frame.begin);
+        if (tokens.begin >= 0 && !is_empty) *at++ = static_cast<Id>(tokens.begin);
         while (id < row_end) *at++ = static_cast<Id>(*id++);
-        if (frame.end >= 0 && !is_empty) *at++ = static_cast<Id>(frame.end);
+        if (tokens.end >= 0 && !is_empty) *at++ = static_cast<Id>(tokens.end);
         out_offsets[row + 1] = at - out;
     }
 }
@@ -136,10 +141,10 @@ PyObject* split(PyObject*, PyObject* block) {
     return Py_BuildValue("(NN)", to_bytes(found.offsets), to_bytes(found.places));
 }
 
-PyObject* frame(PyObject*, PyObject* arguments) {
+PyObject* add_begin_end_tokens(PyObject*, PyObject* arguments) {
     PyObject *ids, *offsets, *out, *out_offsets;
-    Frame around;
-    if (!PyArg_ParseTuple(arguments, "OOiiOO", &ids, &offsets, &around.begin, &around.end, &out, &out_offsets)) return nullptr;
+    BeginEndTokens tokens;
+    if (!PyArg_ParseTuple(arguments, "OOiiOO", &ids, &offsets, &tokens.begin, &tokens.end, &out, &out_offsets)) return nullptr;
     View id_view, offset_view, out_view, out_offset_view;
     if (!id_view.acquire(ids) || !offset_view.acquire(offsets) || !out_view.acquire(out, true) ||
         !out_offset_view.acquire(out_offsets, true)) {
@@ -147,7 +152,7 @@ PyObject* frame(PyObject*, PyObject* arguments) {
     }
     const size_t num_offsets = offset_view.size<int64_t>();
     if (num_offsets == 0 || out_offset_view.size<int64_t>() != num_offsets) return refuse("offsets of other rows");
-    const size_t num_rows = num_offsets - 1, num_added = (around.begin >= 0) + (around.end >= 0);
+    const size_t num_rows = num_offsets - 1, num_added = (tokens.begin >= 0) + (tokens.end >= 0);
     const size_t most = id_view.size<int32_t>() + num_rows * num_added;
     const bool is_narrow = out_view.buffer.itemsize == 2;
     if (static_cast<size_t>(out_view.buffer.len) < most * (is_narrow ? 2 : 4)) return refuse("too few ids in out");
@@ -155,8 +160,8 @@ PyObject* frame(PyObject*, PyObject* arguments) {
         const auto* const from = id_view.elements<int32_t>();
         const auto* const begins = offset_view.elements<int64_t>();
         auto* const to = out_offset_view.elements<int64_t>();
-        if (is_narrow) frame_rows(from, begins, num_rows, around, out_view.elements<uint16_t>(), to);
-        else frame_rows(from, begins, num_rows, around, out_view.elements<int32_t>(), to);
+        if (is_narrow) copy_rows(from, begins, num_rows, tokens, out_view.elements<uint16_t>(), to);
+        else copy_rows(from, begins, num_rows, tokens, out_view.elements<int32_t>(), to);
     });
     if (!is_done) return nullptr;
     Py_RETURN_NONE;
@@ -165,7 +170,7 @@ PyObject* frame(PyObject*, PyObject* arguments) {
 PyMethodDef METHODS[] = {
     {"extract", extract, METH_VARARGS, "Join the texts of a key at the beginning of a block of JSON lines."},
     {"split", split, METH_O, "Join the lines of a block at its beginning, without line ends."},
-    {"frame", frame, METH_VARARGS, "Copy rows of ids, with an id before and behind each."},
+    {"add_begin_end_tokens", add_begin_end_tokens, METH_VARARGS, "Copy rows of ids with begin and end tokens."},
     {nullptr, nullptr, 0, nullptr},
 };
 
