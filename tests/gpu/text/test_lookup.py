@@ -18,7 +18,8 @@ from gpu.memory.workspace import Workspace
 from gpu.text import cjk_characters
 from gpu.text.bpe_tables import bpe_tables
 from gpu.text.cjk_characters import LISTED_IDS, LISTED_SHIFT, RANGES
-from tests.gpu.text.test_merge import SEEDS, check, engine, text_of, vocabularies
+from tests.gpu.text.check_ids import check_pieces, engine
+from tests.gpu.text.random_vocabularies import SEEDS, text_of, vocabularies
 from vocabularies.builtin import load
 from vocabularies.model.types import Bpe
 from vocabularies.model.vocabulary import Vocabulary
@@ -77,7 +78,7 @@ def test_listed_characters_are_written(data, seed):
     vocabulary = data.draw(vocabularies([" ", *letters]))
     texts = [chance.choice(["", " ", "a"]) + chance.choice(letters) for _ in range(300)]
     with listed_by_all(), engine() as made:
-        check(made, vocabulary, texts)
+        check_pieces(made, vocabulary, texts)
 
 
 @settings(max_examples=12)
@@ -91,7 +92,7 @@ def test_bytes_that_do_not_merge_are_written_as_often_as_they_stand(data, seed):
         first, repeated = chance.choice(letters), chance.choice(letters)
         texts.append(first + repeated * chance.randint(1, 130) + chance.choice(["", "", "="]))
     with engine() as made:
-        check(made, vocabulary, texts)
+        check_pieces(made, vocabulary, texts)
 
 
 @contextmanager
@@ -152,7 +153,7 @@ def test_white_space_and_characters_have_the_ids_of_the_reference(data, seed):
     letters = [*WHITE, "a", "é", "中", "😀"]
     vocabulary = data.draw(vocabularies(letters))
     with engine() as made:
-        check(made, vocabulary, [text_of(chance, letters, size) for size in SIZES])
+        check_pieces(made, vocabulary, [text_of(chance, letters, size) for size in SIZES])
 
 
 def test_blanks_of_gpt2_are_not_merged():

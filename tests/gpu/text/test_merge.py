@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu.engine import GpuEngine
 from gpu.text.bpe_tables import bpe_tables
-from tests.support.emulation.device import EmulatedDevice
-from vocabularies.model.types import Bpe
-from vocabularies.model.vocabulary import Vocabulary
+from tests.gpu.text.check_ids import check_pieces, engine
+from tests.gpu.text.random_vocabularies import (
+    MAX_TOKEN,
+    SEEDS,
+    text_of,
+    vocabularies,
+    vocabulary_of,
+)
 from vocabularies.reference.bpe import BpeRules, Symbol, make_bpe_rules, merge
-from vocabularies.reference.tokenizer import encode
 
 LETTERS = ["a", "b", "-", "é", "中"]
 BORDERS = [
@@ -28,67 +29,6 @@ BORDERS = [
     *(size + i for size in (16, 32, 64, 128) for i in (-1, 0, 1)),
     140,
 ]
-MAX_TOKEN = 40
-SEEDS = st.integers(0, 2**32)
-
-
-@contextmanager
-def engine() -> Iterator[GpuEngine]:
-    made = GpuEngine(EmulatedDevice(), 1 << 27)
-    try:
-        yield made
-    finally:
-        made.close()
-
-
-def vocabulary_of(merges: list[tuple[bytes, bytes]]) -> Vocabulary:
-    """All bytes, and what these merges give."""
-    tokens = [bytes([byte]) for byte in range(256)]
-    for left, right in merges:
-        if left + right not in tokens:
-            tokens.append(left + right)
-    pairs = tuple((tokens.index(left), tokens.index(right)) for left, right in merges)
-    return Vocabulary(tuple(tokens), Bpe(pairs), pretokenizer="none")
-
-
-@st.composite
-def vocabularies(draw: st.DrawFn, letters: list[str]) -> Vocabulary:
-    """Random merges, now and then several for one token, in the order of training or in any."""
-    chance = random.Random(draw(SEEDS))
-    symbols = sorted({bytes([byte]) for letter in letters for byte in letter.encode()})
-    merges: list[tuple[bytes, bytes]] = []
-    for _ in range(draw(st.integers(4, 60))):
-        pair = chance.choice(symbols), chance.choice(symbols)
-        if len(pair[0] + pair[1]) <= MAX_TOKEN and pair not in merges:
-            merges.append(pair)
-            symbols.append(pair[0] + pair[1])
-    if draw(st.booleans()):
-        chance.shuffle(merges)
-    return vocabulary_of(merges)
-
-
-def text_of(chance: random.Random, letters: list[str], length: int) -> str:
-    """About `length` bytes, never more: letters alone, repeated, or parts of the text again."""
-    text = ""
-    while True:
-        part = chance.choice(letters)
-        if chance.random() < 0.3:
-            part *= chance.choice([2, 3, 7, 30, 140])
-        if text and chance.random() < 0.1:
-            part = text[chance.randrange(len(text)) :]
-        for letter in part:
-            if len((text + letter).encode()) > length:
-                return text
-            text += letter
-
-
-def check(made: GpuEngine, vocabulary: Vocabulary, texts: list[str]) -> None:
-    """Every text, a piece of its own, has the ids that the reference gives it."""
-    data = np.frombuffer("".join(texts).encode(), np.uint8)
-    offsets = np.cumsum([0, *(len(text.encode()) for text in texts)]).astype(np.int64)
-    ids, ends = made.encode_ids(vocabulary, data, offsets)
-    for i, text in enumerate(texts):
-        assert ids[ends[i] : ends[i + 1]].tolist() == encode(vocabulary, text).ids, text
 
 
 @settings(max_examples=80)
@@ -100,7 +40,7 @@ def test_pieces_of_all_lengths_have_the_ids_of_the_reference(data, seed):
     lengths = [*BORDERS, *(chance.randint(1, 140) for _ in range(data.draw(st.integers(0, 120))))]
     chance.shuffle(lengths)
     with engine() as made:
-        check(made, vocabulary, [text_of(chance, letters, length) for length in lengths])
+        check_pieces(made, vocabulary, [text_of(chance, letters, length) for length in lengths])
 
 
 @pytest.mark.parametrize("unit", ["-", "ab", "aab", "é", "a-b-"])
@@ -115,7 +55,7 @@ def test_runs_merge_from_the_left(unit):
     ]
     vocabulary = vocabulary_of([*powers, *others, (b"b", b"-"), (b"-", b"b")])
     with engine() as made:
-        check(made, vocabulary, [(unit * 140)[:length] for length in range(1, 141)])
+        check_pieces(made, vocabulary, [(unit * 140)[:length] for length in range(1, 141)])
 
 
 def run_merges(chance: random.Random, letter: bytes) -> list[tuple[bytes, bytes]]:
@@ -160,7 +100,7 @@ def test_runs_begin_merged_only_where_nothing_beside_them_merges_earlier(seed):
         whole = text.encode()[: chance.randint(33, 128)]
         texts.append(whole.decode(errors="ignore"))
     with engine() as made:
-        check(made, vocabulary_of(merges_of_runs(chance, letters)), texts)
+        check_pieces(made, vocabulary_of(merges_of_runs(chance, letters)), texts)
 
 
 @settings(max_examples=30)
@@ -193,7 +133,7 @@ def test_a_new_pair_of_lower_rank_is_merged_before_the_rest_of_a_run():
     with engine() as made:
         for merges in (lower, lower[::-1], [lower[1], lower[2], lower[0]]):
             texts = ["a" * length + end for length in range(1, 139) for end in ("", "c")]
-            check(made, vocabulary_of(merges), texts)
+            check_pieces(made, vocabulary_of(merges), texts)
 
 
 @pytest.mark.slow
@@ -205,4 +145,4 @@ def test_more_pieces_of_every_length_than_there_are_warps():
         text_of(chance, ["a", "b"], chance.randint(size // 2 + 1, size)) for size in sizes * 1200
     ]
     with engine() as made:
-        check(made, vocabulary_of(merges), texts)
+        check_pieces(made, vocabulary_of(merges), texts)

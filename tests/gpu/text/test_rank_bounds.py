@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from gpu.text.bpe_tables import NO_BOUND, bpe_tables
-from tests.gpu.text.split.test_split import random_merges
-from tests.gpu.text.test_merge import vocabulary_of
+from tests.gpu.text.random_vocabularies import random_merges, vocabulary_of
 from vocabularies.builtin import load
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference.bpe import make_bpe_rules

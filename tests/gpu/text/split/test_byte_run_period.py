@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu.text.byte_run_period import MAX_STEP, RUN, run_steps
-from tests.gpu.text.test_merge import vocabulary_of
+from tests.gpu.text.random_vocabularies import vocabulary_of
 from vocabularies.builtin import load
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.reference.bpe import Symbol, make_bpe_rules, merge

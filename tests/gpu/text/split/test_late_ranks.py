@@ -16,9 +16,9 @@ from gpu.errors import NotCovered
 from gpu.kernels.job import constant
 from gpu.text import bpe_tables as tables
 from gpu.text.bpe_tables import bpe_tables
-from tests.gpu.text.split.test_split import check, doubled
+from tests.gpu.text.check_ids import check_long_pieces
+from tests.gpu.text.random_vocabularies import SEEDS, doubled, vocabulary_of
 from tests.gpu.text.split.test_whole_piece import check as check_whole
-from tests.gpu.text.test_merge import SEEDS, vocabulary_of
 from tests.support.emulation.device import EmulatedDevice
 from vocabularies.batch.batch import Batch
 from vocabularies.reference.tokenizer import encode
@@ -38,7 +38,7 @@ def test_a_late_rank_is_one_round():
     texts += ["dabc" * 90 + "ab", "c" * 40 + "dab"]
     for text in texts:
         assert check_whole(vocabulary, [text], 3) <= STEPS
-    cut = check(vocabulary, [text * 9 for text in texts])
+    cut = check_long_pieces(vocabulary, [text * 9 for text in texts])
     assert cut.pieces == len(texts)
 
 
@@ -47,14 +47,14 @@ def test_a_pair_that_merges_with_its_like_is_loud():
     merges = [(b"ab", b"abx"), (b"ab", b"x"), (b"ab", b"ab"), (b"a", b"b")]
     vocabulary = vocabulary_of(merges)
     check_whole(vocabulary, ["abababx", "ab", "xababababx" * 40], 2)
-    check(vocabulary, ["abababx" * 40, "abababx" * 900])
+    check_long_pieces(vocabulary, ["abababx" * 40, "abababx" * 900])
 
 
 def test_a_pair_is_loud_that_merges_with_nothing_but_its_like():
     """In "ababab" two of them merge, and then with a, before the third is made."""
     vocabulary = vocabulary_of([(b"abab", b"a"), (b"ab", b"ab"), (b"a", b"b")])
     check_whole(vocabulary, ["ababab", "ab", "xababab" * 100], 2)
-    check(vocabulary, ["ababab" * 40, "cababab" * 900])
+    check_long_pieces(vocabulary, ["ababab" * 40, "cababab" * 900])
 
 
 def test_pairs_of_a_late_rank_that_overlap_are_one_round():
@@ -63,7 +63,7 @@ def test_pairs_of_a_late_rank_that_overlap_are_one_round():
     texts = ["a" * 1024, "a" * 500 + "b" + "a" * 32 + "b" + "a" * 70]
     for text in texts:
         assert check_whole(vocabulary, [text], 3) <= STEPS
-    check(vocabulary, [*texts, "a" * 5000 + "b" * 100 + "a" * 130])
+    check_long_pieces(vocabulary, [*texts, "a" * 5000 + "b" * 100 + "a" * 130])
 
 
 def test_a_piece_that_is_merged_as_a_whole_has_late_ranks_too(monkeypatch):
@@ -72,7 +72,7 @@ def test_a_piece_that_is_merged_as_a_whole_has_late_ranks_too(monkeypatch):
     merges = [*doubled(b"abcde", 8), (b"uv", b"uvx"), (b"uv", b"x"), (b"uv", b"uv"), (b"u", b"v")]
     unit = "abcde" * 700
     texts = [unit + "uv" * 300 + "x" + "uv" * 99, unit + "uvuvuvx" * 50 + unit]
-    cut = check(vocabulary_of(merges), texts)
+    cut = check_long_pieces(vocabulary_of(merges), texts)
     assert (cut.pieces, cut.whole) == (2, 2)
 
 
@@ -117,7 +117,7 @@ def test_late_ranks_have_the_ids_of_the_reference(seed, is_long):
     parts = [chance.choice(units) * chance.choice([1, 1, 2, 9]) for _ in range(400)]
     text = "".join(parts)
     if is_long:
-        check(vocabulary_of(merges), [text, chance.choice(units) * 300])
+        check_long_pieces(vocabulary_of(merges), [text, chance.choice(units) * 300])
     else:
         texts = [text[: chance.randint(1, 1024)] for _ in range(4)]
         check_whole(vocabulary_of(merges), texts, chance.choice([1, 3, 40]))

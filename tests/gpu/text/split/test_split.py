@@ -3,79 +3,16 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
 from string import ascii_letters, ascii_lowercase
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu.batch.transfer import fetch, launch, pack_rows, status_of
-from gpu.engine import GpuEngine
-from gpu.kernels.families import encode_kernels
-from gpu.kernels.job import STATUS
 from gpu.text.bpe_tables import bpe_tables
-from tests.gpu.text.test_merge import SEEDS, vocabulary_of
-from tests.support.emulation.device import EmulatedDevice
+from tests.gpu.text.check_ids import Cut, check_long_pieces
+from tests.gpu.text.random_vocabularies import SEEDS, doubled, random_merges, vocabulary_of
 from vocabularies.builtin import load
-from vocabularies.model.vocabulary import Vocabulary
-from vocabularies.reference.tokenizer import encode
-
-MAX_TOKEN = 40
-
-
-@dataclass
-class Cut:
-    """Long pieces, and those of them that were merged whole, with their bytes."""
-
-    pieces: int
-    whole: int
-    whole_bytes: int
-
-
-def check(vocabulary: Vocabulary, texts: list[str]) -> Cut:
-    """Every text, a piece of its own, has the ids that the reference gives it."""
-    made = GpuEngine(EmulatedDevice(), 1 << 27)
-    data = np.frombuffer("".join(texts).encode(), np.uint8)
-    offsets = np.cumsum([0, *(len(text.encode()) for text in texts)]).astype(np.int64)
-    with (
-        made.resources.residents.using(vocabulary) as resident,
-        made.resources.workspaces.lend(len(data), len(texts)) as workspace,
-    ):
-        pack_rows(workspace, resident, data, offsets, made.resources.processors)
-        launch(
-            workspace,
-            encode_kernels(resident.family, num_rounds=resident.num_rounds),
-            made.resources.processors,
-        )
-        ids = fetch(workspace, "ids", np.int32, int(status_of(workspace)[STATUS["NUM_IDS"]]))
-        ends = fetch(workspace, "id_offsets", np.int64, len(offsets))
-        counts = fetch(workspace, "window_counts", np.uint64, 4).tolist()
-    made.close()
-    for i, text in enumerate(texts):
-        assert ids[ends[i] : ends[i + 1]].tolist() == encode(vocabulary, text).ids, text[:200]
-    whole_bytes, whole = counts[1] & (1 << 40) - 1, counts[1] >> 40
-    return Cut(counts[0] >> 40, whole, whole_bytes)
-
-
-def doubled(unit: bytes, times: int) -> list[tuple[bytes, bytes]]:
-    """Merges that give `unit`, and that one twice, four times ... up to 2 ** times."""
-    merges = [(unit[:i], unit[i : i + 1]) for i in range(1, len(unit))]
-    return merges + [(unit * 2**i, unit * 2**i) for i in range(times)]
-
-
-def random_merges(chance: random.Random, letters: str, number: int) -> list[tuple[bytes, bytes]]:
-    """Merges in the order of training; now and then several give one token."""
-    symbols = [letter.encode() for letter in letters]
-    merges: list[tuple[bytes, bytes]] = []
-    for _ in range(number):
-        pair = chance.choice(symbols), chance.choice(symbols[-6:])
-        pair = pair[::-1] if chance.random() < 0.5 else pair
-        if len(pair[0] + pair[1]) <= MAX_TOKEN and pair not in merges:
-            merges.append(pair)
-            symbols.append(pair[0] + pair[1])
-    return merges
 
 
 def texts_of(chance: random.Random, letters: str) -> list[str]:
@@ -97,7 +34,7 @@ def test_long_pieces_have_the_ids_of_the_reference(seed, num_letters, in_order):
     merges = random_merges(chance, letters, chance.randint(4, 50))
     if not in_order:
         chance.shuffle(merges)
-    check(vocabulary_of(merges), texts_of(chance, letters))
+    check_long_pieces(vocabulary_of(merges), texts_of(chance, letters))
 
 
 @pytest.mark.parametrize("unit", ["a", "ab", "abc", "abcd", "─", "é", "😀"])
@@ -106,7 +43,7 @@ def test_runs_have_the_ids_of_the_reference(unit, times):
     """Tokens of 2^k letters of one to four bytes."""
     vocabulary = vocabulary_of(doubled(unit.encode(), times))
     texts = [(unit * size)[:size] for size in (129, 340, 512, 1000, 1023, 1024, 1026, 2049, 5000)]
-    cut = check(vocabulary, texts)
+    cut = check_long_pieces(vocabulary, texts)
     assert cut.pieces > 0 or (times == 0 and len(unit) < len(unit.encode()))
     if len(unit.encode()) == 1:
         assert cut.whole == 0  # Windows begin where the run's tokens do.
@@ -115,13 +52,14 @@ def test_runs_have_the_ids_of_the_reference(unit, times):
 @pytest.mark.parametrize("times", [1, 2, 3, 6])
 def test_a_period_of_a_few_letters_has_the_ids_of_the_reference(times):
     texts = ["abcde" * 900, "cdeab" * 500 + "a", "abcde" * 7000, "abcde" * 4000 + "ba"]
-    assert check(vocabulary_of(doubled(b"abcde", times)), texts).pieces == 4
+    assert check_long_pieces(vocabulary_of(doubled(b"abcde", times)), texts).pieces == 4
 
 
 def test_a_piece_with_one_seam_is_merged_whole_and_its_neighbours_are_not():
     text = (" " * 143 + "\n") * 304
-    assert check(load("cl100k_base"), [text]) == Cut(1, 1, len(text))
-    assert check(vocabulary_of(doubled(b"ab", 6)), ["cd" * 300, "ab" * 700, "dc" * 400]).whole < 3
+    assert check_long_pieces(load("cl100k_base"), [text]) == Cut(1, 1, len(text))
+    neighbours = ["cd" * 300, "ab" * 700, "dc" * 400]
+    assert check_long_pieces(vocabulary_of(doubled(b"ab", 6)), neighbours).whole < 3
 
 
 @pytest.mark.parametrize("period", [33, 37, 50, 51, 165, 170])
@@ -132,7 +70,7 @@ def test_a_long_period_has_the_ids_of_the_reference(period):
     unit = "".join(chance.sample(letters, 94) + chance.sample(letters, 94))[:period]
     parts = [unit * (9000 // period), "".join(chance.choices(ascii_letters, k=300)), unit * 90]
     texts = [unit * (5000 // period), unit[2:] + parts[0] + "a", "".join(parts)]
-    cut = check(vocabulary_of(doubled(unit.encode(), 3)), texts)
+    cut = check_long_pieces(vocabulary_of(doubled(unit.encode(), 3)), texts)
     assert cut == Cut(3, 3, sum(map(len, texts)))
 
 
@@ -143,7 +81,7 @@ def test_a_run_amid_other_letters_is_split_by_windows(shift):
     merges = doubled(b"a", 6) + random_merges(chance, "bcd", 30)
     front, back = ("".join(chance.choice("bcd") for _ in range(size)) for size in (shift, 3000))
     texts = [front + "a" * 2500 + back + "a" * 999 + back[:500] + "a" * 1100 + "b"]
-    assert check(vocabulary_of(merges), texts).pieces == 1
+    assert check_long_pieces(vocabulary_of(merges), texts).pieces == 1
 
 
 @pytest.mark.parametrize("unit", ["a", "bcd", "ab"])
@@ -156,13 +94,13 @@ def test_runs_far_from_each_other_have_the_ids_of_the_reference(unit):
         sizes = [chance.randint(1, size) for _ in range(4)]
         parts = ["".join(chance.choice("xyzw") for _ in range(size)) for size in sizes]
         texts.append((unit * 900).join(parts))
-    assert check(vocabulary_of(merges), texts).pieces == 3
+    assert check_long_pieces(vocabulary_of(merges), texts).pieces == 3
 
 
 @pytest.mark.parametrize("times", [8, 9])
 def test_tokens_of_more_than_a_window_s_step_are_merged_as_a_whole(times):
     texts = ["abcde" * 900, "e" + "abcde" * 1111]
-    cut = check(vocabulary_of(doubled(b"abcde", times)), texts)
+    cut = check_long_pieces(vocabulary_of(doubled(b"abcde", times)), texts)
     assert (cut.pieces, cut.whole, cut.whole_bytes) == (2, 2, sum(map(len, texts)))
 
 
@@ -172,7 +110,7 @@ def test_a_new_pair_of_lower_rank_is_merged_before_the_rest(size):
     lower = [(b"aaa", b"a"), (b"aa", b"a"), (b"a", b"a"), (b"aaaa", b"c"), (b"aaaa", b"aaaa")]
     texts = ["a" * size, "a" * (size - 1) + "c", "aac" * (size // 3), "aaaac" * (size // 5)]
     for merges in (lower, lower[::-1], [*lower[1:], lower[0]]):
-        check(vocabulary_of(merges), texts)
+        check_long_pieces(vocabulary_of(merges), texts)
 
 
 def test_merges_in_any_order_reach_every_level():
@@ -181,9 +119,9 @@ def test_merges_in_any_order_reach_every_level():
     shuffled = [merges[i] for i in (3, 0, 5, 2, 4, 1)]
     assert not bpe_tables(vocabulary_of(shuffled), 1).rank_bounds.all()
     assert bpe_tables(vocabulary_of(merges), 1).rank_bounds.all()
-    cut = check(vocabulary_of(shuffled), ["abcde" * 500, "eabcd" * 300])
+    cut = check_long_pieces(vocabulary_of(shuffled), ["abcde" * 500, "eabcd" * 300])
     assert cut.pieces == 2
-    cut = check(vocabulary_of([merges[0], *merges[2:], merges[1]]), ["abcde" * 500])
+    cut = check_long_pieces(vocabulary_of([merges[0], *merges[2:], merges[1]]), ["abcde" * 500])
     assert cut.pieces == 1
 
 
@@ -193,7 +131,7 @@ def test_a_piece_after_a_long_gap_begins_where_it_does(size):
     """A piece's end is looked for in steps; the next one begins in any word behind it."""
     vocabulary = vocabulary_of(doubled(b"a", 6))
     for end in (size, size + 63, size + 64, size + 64 * 31 + 5):
-        cut = check(vocabulary, ["a" * end, "b" * 5, "a" * 130, "b"])
+        cut = check_long_pieces(vocabulary, ["a" * end, "b" * 5, "a" * 130, "b"])
         assert cut.pieces == 2
 
 
@@ -219,7 +157,8 @@ def test_runs_behind_runs_have_the_ids_of_the_reference(seed, num_letters, in_or
         merges += [merge for merge in doubled(unit.encode(), 5) if merge not in merges]
     if not in_order:
         chance.shuffle(merges)
-    check(vocabulary_of(merges), [runs_of(chance, letters, size) for size in (300, 2000, 12_000)])
+    texts = [runs_of(chance, letters, size) for size in (300, 2000, 12_000)]
+    check_long_pieces(vocabulary_of(merges), texts)
 
 
 @pytest.mark.parametrize("size", [500, 700, 999])
@@ -228,7 +167,7 @@ def test_long_runs_behind_each_other_are_merged_whole(size):
     units = [b"ab", b"cd", b"ef"]
     vocabulary = vocabulary_of([merge for unit in units for merge in doubled(unit, 6)])
     text = "".join((unit.decode() * size)[:size] for unit in units * 8)
-    assert check(vocabulary, [text]) == Cut(1, 1, len(text))
+    assert check_long_pieces(vocabulary, [text]) == Cut(1, 1, len(text))
 
 
 @pytest.mark.parametrize(
@@ -238,7 +177,7 @@ def test_a_window_that_begins_wrong_is_not_followed(seed, number, size):
     """The merges between two runs depend on how many letters of the first run remain."""
     chance = random.Random(seed)
     runs = (chance.choice(ascii_lowercase) * chance.randint(size, 3 * size) for _ in range(number))
-    assert check(load("gpt2"), ["".join(runs)]).whole == 1
+    assert check_long_pieces(load("gpt2"), ["".join(runs)]).whole == 1
 
 
 @pytest.mark.parametrize("length", [60, 150, 300, 800])
@@ -247,7 +186,7 @@ def test_a_window_that_begins_wrong_is_not_followed(seed, number, size):
 def test_runs_of_published_vocabularies_have_the_ids_of_the_reference(letters, length):
     chance = random.Random(length)
     runs = (chance.choice(letters) * chance.randint(length // 2, 2 * length) for _ in range(60))
-    cut = check(load("cl100k_base"), ["".join(runs)])
+    cut = check_long_pieces(load("cl100k_base"), ["".join(runs)])
     if letters == "-=_*#.":
         assert cut.whole == 0  # Windows begin where a run's tokens do, so they meet.
 
@@ -263,4 +202,4 @@ def test_rounds_merge_pairs_of_many_ranks_at_once(name):
         token.decode() for token in vocabulary.tokens[300:20_000] if token and token.isalpha()
     ]
     texts.append("".join(chance.choices(tokens, k=600)))
-    assert check(vocabulary, texts).pieces >= 3
+    assert check_long_pieces(vocabulary, texts).pieces >= 3

@@ -14,9 +14,9 @@ from gpu.engine import GpuEngine
 from gpu.kernels.families import encode_kernels
 from gpu.kernels.job import constant
 from gpu.text.bpe_tables import bpe_tables
+from tests.gpu.text.check_ids import check_long_pieces
+from tests.gpu.text.random_vocabularies import SEEDS, doubled, random_merges, vocabulary_of
 from tests.gpu.text.split.test_chain import STRIDE, WINDOW, WINDOW_BYTES
-from tests.gpu.text.split.test_split import check, doubled, random_merges
-from tests.gpu.text.test_merge import SEEDS, vocabulary_of
 from tests.support.emulation.device import EmulatedDevice
 from vocabularies.model.vocabulary import Vocabulary
 
@@ -75,7 +75,7 @@ def test_a_run_is_looked_back_at_to_its_row_s_beginning():
         (240, 769, 700),
         *((n, 769) for n in range(1, 513, 73)),
     ):
-        assert check(vocabulary, ["a" * size for size in sizes]).whole == 0
+        assert check_long_pieces(vocabulary, ["a" * size for size in sizes]).whole == 0
 
 
 @settings(max_examples=60, deadline=None)
@@ -95,4 +95,4 @@ def test_one_window_has_the_boundaries_of_the_reference(seed, num_letters, in_or
             unit = "".join(chance.choices(letters, k=chance.choice([1, 1, 2, 3, 40])))
             parts.append(unit * chance.choice([1, 2, 15, 64, 300]))
         texts.append("".join(parts)[:size])
-    assert check(vocabulary_of(merges), texts).whole == 0
+    assert check_long_pieces(vocabulary_of(merges), texts).whole == 0

@@ -15,8 +15,7 @@ from gpu.engine import GpuEngine
 from gpu.errors import NotCovered
 from gpu.kernels.job import constant
 from gpu.text import bpe_tables
-from tests.gpu.text.split.test_split import doubled, random_merges
-from tests.gpu.text.test_merge import SEEDS, vocabulary_of
+from tests.gpu.text.random_vocabularies import SEEDS, doubled, random_merges, vocabulary_of
 from tests.support.each_device import DEVICES, new_device
 from tests.support.emulation.device import EmulatedDevice, emulated_kernels
 from vocabularies.batch.batch import Batch
