@@ -252,9 +252,11 @@ class Server(uvicorn.Server):
             listening.append(self.unix_socket)
         await accept_waiting(listening, self.settings.drain_timeout_s)
         drain = asyncio.create_task(self._drain())
-        # uvicorn ends the application's lifespan, which stops the queue, after all of its tasks.
-        self.server_state.tasks.add(drain)
-        drain.add_done_callback(self.server_state.tasks.discard)
+        # uvicorn ends the application's lifespan, which stops the queue, after all of its tasks. It
+        # cancels late ones, which must not end the drain: calls would have no answer.
+        waiting = asyncio.ensure_future(asyncio.wait([drain]))
+        self.server_state.tasks.add(waiting)
+        waiting.add_done_callback(self.server_state.tasks.discard)
         await super().shutdown(listening)
         await drain
         if self.metrics is not None:

@@ -258,31 +258,54 @@ def test_sigterm_under_load_fails_no_request(tmp_path, front_ends):
     assert tally.answered.keys() == {"httpx", "raw", "pipelined", "gRPC"}
 
 
+@contextlib.asynccontextmanager
+async def started_server(port: socket.socket) -> AsyncIterator[uvicorn_server.Server]:
+    """Start a server in this process, which the block shuts down."""
+    settings = Settings(preload="gpn", engine="cpu", grpc_port=0, metrics_port=0)
+    server = uvicorn_server.Server((app := create_app(settings)).asgi, settings, app)
+    server.config.load()
+    server.lifespan = server.config.lifespan_class(server.config)
+    await server.startup([port])
+    yield server
+
+
 @pytest.mark.slow
 def test_a_call_that_the_drain_holds_is_answered(monkeypatch):
     monkeypatch.setattr("service.apis.grpc.server.HOLD_S", 1.0)  # uvicorn's shutdown takes 0.1 s.
 
     async def scenario() -> pb.EncodeResponse:
-        settings = Settings(preload="gpn", engine="cpu", grpc_port=0, metrics_port=0)
-        server = uvicorn_server.Server((app := create_app(settings)).asgi, settings, app)
-        server.config.load()
-        server.lifespan = server.config.lifespan_class(server.config)
         with socket.create_server(("127.0.0.1", 0)) as port:
-            await server.startup([port])
-            assert server.grpc is not None
-            async with grpc.aio.insecure_channel(f"127.0.0.1:{server.grpc.port}") as channel:
-                call, request = (
-                    encode_call(channel),
-                    pb.EncodeRequest(vocabulary="gpn", text=b"ACGT"),
-                )
-                await call(request)
-                stopping = asyncio.create_task(server.shutdown([port]))
-                await until(lambda: server.grpc._released)  # The drain holds calls from now on.
-                answer = await call(request)
-            await stopping
+            async with started_server(port) as server:
+                assert server.grpc is not None
+                async with grpc.aio.insecure_channel(f"127.0.0.1:{server.grpc.port}") as channel:
+                    call, request = (
+                        encode_call(channel),
+                        pb.EncodeRequest(vocabulary="gpn", text=b"ACGT"),
+                    )
+                    await call(request)
+                    stopping = asyncio.create_task(server.shutdown([port]))
+                    await until(lambda: server.grpc._released)  # The drain holds calls from now on.
+                    answer = await call(request)
+                await stopping
         return answer
 
     assert len(run(scenario).ids) == 4 * 4
+
+
+@pytest.mark.slow
+def test_a_drain_that_takes_longer_than_uvicorn_waits_is_finished(caplog):
+    caplog.set_level("INFO", "service")
+
+    async def scenario() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as port:
+            async with started_server(port) as server:
+                server.config.timeout_graceful_shutdown = 0
+                await server.shutdown([port])
+                assert server.grpc is not None and server.grpc._stopping is not None
+                assert server.grpc._stopping.done()
+
+    run(scenario)
+    assert any(each.message.startswith("stopped: 0 accepted") for each in caplog.records)
 
 
 @pytest.mark.slow
