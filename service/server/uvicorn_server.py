@@ -254,7 +254,7 @@ class Server(uvicorn.Server):
         drain = asyncio.create_task(self._drain())
         # uvicorn ends the application's lifespan, which stops the queue, after all of its tasks. It
         # cancels late ones, which must not end the drain: calls would have no answer.
-        waiting = asyncio.ensure_future(asyncio.wait([drain]))
+        waiting = asyncio.create_task(_wait_until_done(drain))
         self.server_state.tasks.add(waiting)
         waiting.add_done_callback(self.server_state.tasks.discard)
         await super().shutdown(listening)
@@ -282,3 +282,8 @@ class Server(uvicorn.Server):
         await self.app.service.batcher.stop(max(0.0, begin + grace_s - monotonic()))
         if self.grpc is not None:
             await self.grpc.stop(grace_s)
+
+
+async def _wait_until_done(task: asyncio.Task[None]) -> None:
+    """Wait for a task; if the wait is cancelled, the task goes on."""
+    await asyncio.wait([task])
