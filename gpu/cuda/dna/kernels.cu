@@ -4,7 +4,13 @@
 // by the kernels of dna/parts first. Letters are packed, windows find their paths (dna/windows), windows that do not
 // meet are repaired (dna/repair), and the ids are written.
 //
-// Launch: any number of blocks of BLOCK threads, of WALKERS where they walk.
+//     text      a a b        tokens a b aa ab with the ids 0 1 2 3, merges (a, b) and (a, a)
+//     packed    0 0 1        pack_letters
+//     path      a|a b        walk_windows: ab may follow a
+//     ids       0 3          write_letter_ids
+//
+// Launch: any number of blocks of BLOCK threads; walk_windows has WALKERS threads a block, forward_windows
+// FORWARD_THREADS and forward_windows_copied COPIED_THREADS.
 // Invariant: two neighbouring windows count only where they meet, so every two neighbouring tokens are compatible.
 #include "dna/windows/last_tokens.cuh"
 #include "dna/write_ids.cuh"
@@ -34,8 +40,8 @@ DYNAMIC_SHARED(memory);
 
 // A thread per 64 letters: text, special, special_counts, hard, tables -> text, status.
 // Needs: special tokens of the first round are accepted.
-// Ensures: each letter outside of them is what it becomes; STATUS_NOT_COVERED is not 0 where a character has no such
-// letter.
+// Ensures: each letter outside of them is replaced by its entry of letter_map; STATUS_NOT_COVERED is not 0 where a
+// character beyond ASCII becomes another one.
 KERNEL __launch_bounds__(BLOCK) map_letters(const Job* job) { map_letters_stage(*job, blockIdx.x, gridDim.x); }
 
 // A thread per 64 letters: text, hard, tables -> base_words, certain, mixed_words, starts, status.
@@ -89,7 +95,7 @@ KERNEL __launch_bounds__(BLOCK) meet_windows(const Job* job) {
     else meet_windows_stage<LARGE_CHUNK>(*job, blockIdx.x, gridDim.x);
 }
 
-// A block takes the next tile: text, base_words, certain, window_bits, meetings, starts, hard, special, row_begins,
+// A block claims the next tile: text, base_words, certain, window_bits, meetings, starts, hard, special, row_begins,
 // row_flags, tables -> ids, id_offsets, own_spans, dna_states, row_refused, status.
 // Needs: each window meets the one before (meet_windows, repair_small or repair_large); dna_states of zeros.
 // Ensures: `ids` and id_offsets are the answer; rows whose options do not fit them are refused.

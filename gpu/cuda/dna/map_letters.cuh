@@ -1,14 +1,16 @@
-// Letters that become others, one for one, before they are merged: lower case, U as T. Between the
-// two rounds of special tokens: those of the first one keep their letters, motifs are found in what
-// is made of the rest.
+// Replaces letters by others, one for one, before they are merged, such as lower case by upper case and U by T.
+//
+// This runs between the two rounds of special tokens: special tokens of the first round keep their letters, and motifs,
+// which are tokens of the second round, are found in the replaced letters.
+//
+//     text    a c U [SEP] g       becomes    A C T [SEP] G
 #pragma once
 #include "dna/packed_text.cuh"
 #include "special/find.cuh"
 
 namespace warptok::dna {
 
-// Bits of those of 64 places that lie in accepted special tokens; one begins at most four words
-// before.
+// A bit for each of 64 places that lies in an accepted special token, which begins at most four words in front of them.
 DEVICE uint64_t special_among(const Job& job, uint64_t word) {
     constexpr uint64_t BACK = MAX_SPECIAL / 64;
     uint64_t inside = 0, place = word * 64;
@@ -24,7 +26,7 @@ DEVICE uint64_t special_among(const Job& job, uint64_t word) {
     return inside;
 }
 
-// A thread takes 64 letters. A character beyond ASCII stays as it is: it has no id of its own.
+// Replaces the letters of a batch; a thread has 64 letters. Characters beyond ASCII stay, as they have no ids.
 DEVICE void map_letters_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     uint8_t* text = const_cast<uint8_t*>(job.batch.text);
     uint64_t words = (job.batch.num_bytes + 63) / 64, stride = static_cast<uint64_t>(num_blocks) * BLOCK;

@@ -1,8 +1,8 @@
-// Letters of two bits: what every byte of a text means before any merge.
+// Packs letters into two bits, and classifies every byte of a text before any merge.
 //
-// Letters that merge are *bases*, up to four of them, or *mixed*. All others are *gaps*: pieces of
-// their own, or nothing at all where the pretokenizer drops them. No token crosses a *certain* border:
-// a row's or special token's, and those of gaps. A *stop* is a certain border or a mixed letter.
+// Up to four of the letters that merge are *bases*; the others that merge are *mixed*. All other letters are *gaps*. A
+// gap is a piece of its own, or has no id where the pretokenizer drops it. No token crosses a *certain* border: the
+// begin or end of a row, of a special token or of a gap. A *stop* is a certain border or a mixed letter.
 //
 //     text        A C G T - A C N A _ A        '-' and the blank are gaps, N is mixed
 //     codes       0 1 2 3 . 0 1 . 0 . 0
@@ -18,14 +18,14 @@ namespace warptok::dna {
 constexpr uint32_t LETTER_MIXED = 4;       // dna_classes: below it are codes of bases.
 constexpr uint32_t LETTER_GAP = 5;         // Of characters beyond ASCII, too.
 constexpr uint32_t LETTER_DROPPED = 6;     // A gap without an id.
-constexpr uint32_t LETTER_UNKNOWN = 7;     // Left out, and its neighbours merge: not covered.
+constexpr uint32_t LETTER_UNKNOWN = 7;     // It is dropped and its neighbours merge, which kernels do not cover.
 constexpr uint32_t NO_TOKEN = 0xFFFF;
 
 DEVICE uint32_t class_of(const Job& job, uint64_t place) { return __ldg(job.dna.dna_classes + job.batch.text[place]); }
 
 DEVICE bool bit_of(const uint64_t* words, uint64_t place) { return words[place / 64] >> place % 64 & 1; }
 
-// Whether a letter is in a run of the letter that runs are replaced of, long enough to be replaced.
+// Whether a letter is in a run that is replaced: run_length or more of run_letter.
 DEVICE bool is_in_run(const Job& job, uint64_t place) {
     uint32_t length = 1;
     for (uint64_t at = place; length < job.dna.run_length; at--, length++)
@@ -35,7 +35,7 @@ DEVICE bool is_in_run(const Job& job, uint64_t place) {
     return length >= job.dna.run_length;
 }
 
-// Whether a run of that letter begins at a place.
+// Whether a run of run_letter begins at a place.
 DEVICE bool begins_run(const Job& job, uint64_t place) {
     return place == 0 || bit_of(job.batch.hard, place) || job.batch.text[place - 1] != job.dna.run_letter;
 }
@@ -94,8 +94,8 @@ DEVICE bool are_all(const Job& job, uint64_t begin, uint32_t letter) {
     return !differ;
 }
 
-// 64 letters that are no bases, if they are all the same one: part of one run that is replaced, or gaps one by one.
-// False where they are not.
+// Packs 64 letters that are no bases if all of them are one letter: they are part of a run that is replaced, or 64
+// gaps. Returns false if they differ.
 DEVICE bool same_letters(const Job& job, uint64_t begin, DnaLetters& letters) {
     uint32_t letter = job.batch.text[begin], type = class_of(job, begin);
     bool is_run = letter && letter == job.dna.run_letter;
@@ -106,7 +106,7 @@ DEVICE bool same_letters(const Job& job, uint64_t begin, DnaLetters& letters) {
     return true;
 }
 
-// Letters `begin` to `begin + 63`; those behind the text are nothing at all.
+// Packs the letters `begin` to `begin + 63`; places behind the text have no bits.
 DEVICE DnaLetters dna_letters_at(const Job& job, uint64_t begin) {
     DnaLetters letters = {{0, 0, 0, 0}, 0, 0, 0};
     uint64_t others = 0, run = job.dna.run_letter;
@@ -137,7 +137,7 @@ DEVICE bool gap_before(const Job& job, uint64_t place) {
     return type >= LETTER_GAP || (letter == job.dna.run_letter && is_in_run(job, place - 1));
 }
 
-// base_words, certain and the starts of gaps; a thread takes 64 letters.
+// Writes base_words, `certain` and the starts of gaps; a thread has 64 letters.
 DEVICE void pack_letters_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     uint64_t words = (job.batch.num_bytes + 63) / 64 + 1, stride = static_cast<uint64_t>(num_blocks) * BLOCK;
     for (uint64_t word = static_cast<uint64_t>(block) * BLOCK + threadIdx.x; word < words; word += stride) {
@@ -164,7 +164,7 @@ DEVICE void pack_letters_stage(const Job& job, uint32_t block, uint32_t num_bloc
 // Letters from a place on.
 struct Ahead {
     uint32_t codes;                        // Sixteen.
-    uint32_t stops;                        // Bit i: the one i behind it is a stop; 17 at least.
+    uint32_t stops;                        // Bit i: the letter i places behind the first is a stop; at least 17 bits.
     bool is_gap;                           // The first one is a gap.
 };
 

@@ -1,5 +1,9 @@
-// Steps before the merges that change what letters are gaps: special tokens, white space at the ends
-// of a stretch. Between pack_letters and the walk.
+// Changes which letters are gaps, between pack_letters and the walk: an accepted special token becomes one gap, and
+// white space at the ends of a stretch loses its ids. A stretch is a row, or a part of it between special tokens.
+//
+//     text      _ A C _ [SEP] _ G        '_' is white space
+//     starts    1 . . 1   1   1 .        of gaps, behind pack_special
+//     starts    . . . .   1   . .        behind strip_ends
 #pragma once
 #include "dna/packed_text.cuh"
 #include "special/find.cuh"
@@ -8,7 +12,7 @@ namespace warptok::dna {
 
 constexpr uint32_t STRIP_LEFT = 1, STRIP_RIGHT = 2;  // Of `strips`.
 
-// Bits `at % size` to the end of a word of `size` bits, as far as a stretch reaches.
+// A mask of the bits from `at % size` on of a word of `size` bits, up to the end of a stretch.
 DEVICE uint64_t bits_of_stretch(uint64_t at, uint64_t end, uint32_t size) {
     uint64_t first = at % size, last = min_of(end - (at - first), static_cast<uint64_t>(size));
     return (~0ull >> (64 - last)) & ~0ull << first;
@@ -25,7 +29,7 @@ DEVICE void make_gap(const Job& job, uint64_t begin, uint64_t end) {
     }
 }
 
-// An accepted special token is one piece.
+// Makes each accepted special token one gap, so that it is one piece.
 DEVICE void pack_special_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     if (!job.special.special_counts[COUNT_ACCEPTED]) return;
     uint64_t words = (job.batch.num_bytes + 63) / 64, stride = static_cast<uint64_t>(num_blocks) * BLOCK;
@@ -49,7 +53,7 @@ DEVICE bool is_special(const Job& job, uint64_t place) {
     return job.special.special_counts[COUNT_ACCEPTED] && begins_special(job, place);
 }
 
-// Takes the ids of the white space away that a stretch begins with.
+// Removes the ids of the white space at the begin of a stretch.
 DEVICE void strip_left(const Job& job, uint64_t begin) {
     uint64_t at = begin;
     while (at < job.batch.num_bytes && is_stripped(job, at) && !is_special(job, at)) {
@@ -60,7 +64,7 @@ DEVICE void strip_left(const Job& job, uint64_t begin) {
     }
 }
 
-// Takes the ids of the white space away that a stretch ends with.
+// Removes the ids of the white space at the end of a stretch.
 DEVICE void strip_right(const Job& job, uint64_t end) {
     while (end) {
         uint64_t at = end - 1;
@@ -72,7 +76,7 @@ DEVICE void strip_right(const Job& job, uint64_t end) {
     }
 }
 
-// A stretch is a row, or what special tokens leave of it.
+// Strips all stretches.
 DEVICE void strip_ends_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     uint64_t stride = static_cast<uint64_t>(num_blocks) * BLOCK, words = (job.batch.num_bytes + 63) / 64;
     uint64_t first = static_cast<uint64_t>(block) * BLOCK + threadIdx.x;

@@ -84,7 +84,7 @@ DEVICE uint32_t longest_of_range(const Job& job, uint64_t place, uint32_t number
     if (low == range.x) return range.z;
     ulonglong2 key = job.dna.long_keys[low - 1];
     uint32_t token = job.dna.long_ids[low - 1] & 0xFFFF;
-    while (token != NO_TOKEN) {            // Those of k letters at most begin as the text does.
+    while (token != NO_TOKEN) {            // Tokens of at most k letters are prefixes of the text.
         uint32_t length = length_of(job.dna.dna_tokens[token]);
         if (length <= job.dna.dna_k || begin_alike(text, key, length)) break;
         token = shorter_of(job.dna.dna_tokens[token]);
@@ -103,7 +103,7 @@ DEVICE bool goes_on_with(const uint8_t* text, const uint8_t* token, uint32_t len
 DEVICE uint32_t longest_mixed(const Job& job, uint64_t place) {
     const uint8_t* text = job.batch.text + place;
     uint32_t low = 0, high = job.dna.num_mixed;
-    while (low < high) {                   // Those before `low` are not behind the text.
+    while (low < high) {                   // Tokens before `low` do not sort behind the text.
         uint32_t middle = (low + high) / 2, i = 0;
         const uint8_t* token = job.dna.mixed_bytes + middle * MAX_LETTERS;
         while (i < MAX_LETTERS - 1 && token[i] == text[i]) i++;

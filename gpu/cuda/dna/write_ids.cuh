@@ -1,8 +1,8 @@
-// From paths to ids: one pass over the text, a block a tile.
+// Writes the ids of paths, in one pass over the text; a block claims a tile at a time.
 //
-// A tile's pieces are listed, so that neighbouring threads write neighbouring ids; how many ids are
-// before the tile, the blocks before it say (common/lookback_scan.cuh). While the first warp waits for these, and the
-// second one looks for the tile's rows, the others write the tile that was listed before:
+// A block lists a tile's pieces, so that neighbouring threads write neighbouring ids. It learns from the blocks of the
+// tiles in front how many ids these have (common/lookback_scan.cuh). While the first warp waits for that, and the
+// second one finds the tile's rows, the other warps write the tile that was listed before:
 //
 //     warps 0, 1     list 1  wait for 0  list 2  wait for 1 ...       tiles 1, 2, ... of this block
 //     others         list 1              list 2  write 1    ...
@@ -38,13 +38,13 @@ struct Piece {
     uint32_t length;
 };
 
-// Bytes of the character that begins at a place.
+// Returns how many bytes the character at a place has.
 DEVICE uint32_t character_bytes(const Job& job, uint64_t place) {
     uint32_t first = job.batch.text[place];
     return first < 0xC0 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
 }
 
-// A piece that no merge made: a special token, a run that became one letter, a letter.
+// A piece that is a gap: a special token, a run that is replaced by one id, or a letter.
 DEVICE Piece gap_piece(const Job& job, uint64_t begin) {
     if (job.special.special_counts[COUNT_ACCEPTED] && begins_special(job, begin)) {
         uint32_t length = border_behind(job, begin, special_limit(job, begin));
@@ -59,7 +59,7 @@ DEVICE Piece gap_piece(const Job& job, uint64_t begin) {
     return {static_cast<uint32_t>(job.dna.run_id), end - 1, 1};
 }
 
-// The piece that begins at a place, `next` the one where the next one begins.
+// The piece that begins at place `begin`; the next piece begins at place `next`.
 DEVICE Piece piece_at(const Job& job, uint64_t begin, uint64_t next) {
     Ahead ahead = letters_from(job, begin);
     if (ahead.is_gap) return gap_piece(job, begin);
@@ -105,8 +105,8 @@ DEVICE uint64_t ids_before_place(const ListedTile& tile, uint64_t place) {
     return tile.before + tile.before_sixteen[sixteen] + count_bits(bits);
 }
 
-// id_offsets of the rows that begin in a tile, and behind the text in its last one, by threads from `first` on. No row
-// wraps, and reverse complements are sequences; others are refused here.
+// Writes id_offsets of the rows that begin in a tile; the last tile also writes the end. Threads from `first` on do it.
+// Rows that are circles, and reversed rows that are no sequences, are refused here.
 DEVICE void write_row_offsets(const Job& job, const ListedTile& tile, uint32_t first) {
     bool is_last = tile.begin + TILE >= job.batch.num_bytes;
     uint64_t rows = job.batch.num_rows + 1;
@@ -130,7 +130,7 @@ DEVICE void write_piece(const Job& job, uint64_t number, const Piece& piece) {
     job.kmers.own_spans[number] = is_reverse_complement ? uint2{size - end, size - begin} : uint2{begin, end};
 }
 
-// The ids of a tile and the places of its rows, by threads from `first` on.
+// Writes the ids of a tile and id_offsets of its rows, by threads from `first` on.
 DEVICE void write_tile(const Job& job, const ListedTile& tile, uint32_t first) {
     if (threadIdx.x < first) return;
     write_row_offsets(job, tile, first);
@@ -141,7 +141,7 @@ DEVICE void write_tile(const Job& job, const ListedTile& tile, uint32_t first) {
     }
 }
 
-// What is before a listed tile, by the first two warps; and the next tile is taken.
+// Finds the ids and rows in front of a listed tile, by the first two warps, and claims the next tile.
 DEVICE void place_tile(const Job& job, DnaIdsShared& shared, ListedTile& tile, uint32_t tiles) {
     if (threadIdx.x < 32) {
         uint64_t number = tile.begin / TILE, before = publish_tile(job.dna.dna_states + 1, number, tile.count);
@@ -155,7 +155,7 @@ DEVICE void place_tile(const Job& job, DnaIdsShared& shared, ListedTile& tile, u
     }
 }
 
-// ids, id_offsets and STATUS_NUM_IDS.
+// Writes `ids`, id_offsets and STATUS_NUM_IDS.
 DEVICE void write_letter_ids_stage(const Job& job, DnaIdsShared& shared) {
     uint32_t tiles = num_tiles(job) ? num_tiles(job) : 1;
     if (threadIdx.x == 0) shared.next_tile = static_cast<uint32_t>(atomic_add(job.dna.dna_states, 1));

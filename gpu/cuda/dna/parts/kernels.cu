@@ -3,6 +3,10 @@
 // gpu/small launches one of them, for batches that request only ids. A block encodes a part of the text from
 // the letters around it alone, and no block waits for the path of another one.
 //
+//     text       . . . . . . . . . . . . . . .
+//     block 0    |- - part - -| look
+//     block 1       lead      |- - part - -|       a block also reads the letters in front of and behind its part
+//
 // Launch: cooperative, a block of PART_THREADS a multiprocessor at most, with DNA_PARTS_SHARED bytes of dynamic shared
 // memory. The Job comes with the launch.
 // Invariant: the ids are right, or STATUS_FALLBACK of host_status is not 0 and the kernels of dna/ encode the whole

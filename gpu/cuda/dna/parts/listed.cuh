@@ -1,7 +1,7 @@
-// Last tokens of places where the latest letters leave more than two tokens, which are listed. A warp tests the tokens
-// of a list together.
+// Finds the last tokens of places where the latest letters leave more than two tokens. These tokens are listed, and the
+// lanes of a warp test them together.
 //
-//     list of "ca"     aca  ca  a      lane 0, 1, 2: the one that may follow the last token where it begins is the last
+//     list of "ca"     aca  ca  a      lanes 0, 1, 2: exactly one may follow the last token where it begins
 #pragma once
 #include "dna/parts/mixed_letters.cuh"
 
@@ -9,8 +9,8 @@ namespace warptok::dna {
 
 constexpr uint32_t MOST_WAITING = 4;       // Places of a warp that wait at a time; those behind them mostly wait, too.
 
-// Where letters repeat, neighbouring places are listed, each of which waits for one in front of it. A part with many
-// such places in a round fails at once, as waiting for them takes longer than the other kernels do.
+// Where letters repeat, neighbouring places are listed, and each waits for one in front of it. A part with many such
+// places in a round fails at once, because waiting takes longer than encoding the batch by the kernels of dna/.
 constexpr uint32_t MANY_LISTED = 5;        // Listed places among 32 neighbours from which on these are dense.
 constexpr uint32_t MOST_DENSE = 48;        // Dense neighbourhoods in a round, of 128.
 
@@ -23,10 +23,10 @@ DEVICE uint32_t test_token(const Job& job, PartShared& shared, uint32_t first, u
     return may_begin(job, shared, first, place - length, token.x >> 16);
 }
 
-// Finds the last token of a place where tokens are listed; the lanes of a warp test 32 of them at a time. False where
-// it waits. Exactly one token of the list may end there: so one that may is right, whatever others wait for, and the
-// last one of the list is right if no other may. A list has two tokens or more, so that the lanes vote, and all have
-// read the place's classes, before its last token is noted.
+// Finds the last token of a place where tokens are listed; the lanes of a warp test 32 of them at a time. Returns false
+// if the place waits. Exactly one token of the list may end there. So a token that may is right, whatever other tests
+// wait for, and the last one of the list is right if no other may. A list has at least two tokens, so the lanes vote,
+// and all have read the place's classes before its last token is noted.
 DEVICE_NOINLINE bool resolve_listed(const Job& job, PartShared& shared, uint32_t first, uint32_t place) {
     uint32_t number = classes_at(shared, first, place) & ~(IS_LISTED | IS_AT_BORDER), lane = threadIdx.x & 31;
     if (number == NEAR_MIXED) return resolve_near_mixed(job, shared, first, place);

@@ -1,4 +1,4 @@
-// Last tokens near a mixed letter: one that merges and is no base (GENA-LM's N).
+// Finds last tokens near a mixed letter, which merges and is no base (GENA-LM's N).
 //
 // The tables by which letters decide the last token (dna/windows/suffix_tables.cuh) know bases only. At places fewer
 // than k + part_tail bases behind a mixed letter all tokens are tested: each lane tests the bases of one length, or
@@ -32,7 +32,7 @@ DEVICE uint32_t id_of_short(const Job& job, const PartShared& shared, uint32_t p
 // letters << 16 | bits of the mixed ones << 32.
 DEVICE uint32_t length_of_mixed(ulonglong2 token) { return token.y >> 16 & 0xFF; }
 
-// Whether the letters before a place end with such a token.
+// Whether the letters before a place end with a token that has mixed letters.
 DEVICE bool ends_with_mixed(const PartShared& shared, uint32_t place, ulonglong2 token) {
     uint32_t length = length_of_mixed(token), mixed = bits_before(shared.mixed, place + 1);
     uint64_t differ = (key_before(shared, place).high ^ token.x) >> (64 - 2 * length);

@@ -1,10 +1,9 @@
-// Letters of PART_CLASS_MIXED in a part: the letter whose long runs are replaced, and the letter that merges and is no
-// base.
-// GENA-LM's N is both.
+// Resolves letters of PART_CLASS_MIXED in a part: the letter whose long runs are replaced, and the letter that merges
+// and is no base. GENA-LM's N is both.
 //
 // Letters of a long run are gaps, the first of which has the run's id. Other letters of PART_CLASS_MIXED are mixed.
-// Where a run goes on behind the round, run_length letters of the text are read at most; those behind the view do not
-// matter, as no place of the part depends on them.
+// Where a run continues behind the round, at most run_length letters of the text are read. Letters behind the view do
+// not matter, as no place of the part depends on them.
 //
 //     text          A N N N N|N N A            rounds of five letters, runs of five are long
 //     run_before              4
@@ -16,7 +15,7 @@ namespace warptok::dna {
 
 DEVICE bool is_run_letter(const Job& job, uint8_t letter) { return job.dna.run_length && letter == job.dna.run_letter; }
 
-// The same of a letter of the view that is packed.
+// Whether a packed letter of the view is the letter whose runs are replaced.
 DEVICE bool is_run_letter(const Job& job, const PartShared& shared, uint32_t letter) {
     return job.dna.run_length && shared.lengths[letter + 1] == (GAP_LENGTH | job.dna.run_letter);
 }
@@ -35,7 +34,7 @@ DEVICE uint32_t run_before_view(const Job& job, const PartShared& shared, const 
     return before;
 }
 
-// Letters of the same run directly before one of the round that begins with letter `first`.
+// Letters of the same run directly in front of a letter of the round that begins with letter `first`.
 DEVICE uint32_t run_before(const Job& job, const PartShared& shared, const View& view, uint32_t first,
                            uint32_t letter) {
     uint32_t before = 0;
@@ -49,7 +48,7 @@ DEVICE uint32_t run_before(const Job& job, const PartShared& shared, const View&
     return before;
 }
 
-// The same directly behind one; the round ends in front of letter `end`.
+// Letters of the same run directly behind a letter; the round ends in front of letter `end`.
 DEVICE uint32_t run_behind(const Job& job, const PartShared& shared, const View& view, uint32_t letter, uint32_t end) {
     uint32_t behind = 0;
     for (; behind < job.dna.run_length && !is_certain(shared, ++letter); behind++) {
@@ -61,7 +60,8 @@ DEVICE uint32_t run_behind(const Job& job, const PartShared& shared, const View&
     return behind;
 }
 
-// Decides what letters of PART_CLASS_MIXED are in the round that begins with letter `first`. The whole block calls it.
+// Resolves the letters of PART_CLASS_MIXED in the round that begins with letter `first`: each becomes a gap or a mixed
+// letter. The whole block calls it.
 DEVICE_NOINLINE void resolve_mixed(const Job& job, PartShared& shared, View view, uint32_t first) {
     uint32_t letter = first + LETTERS_A_THREAD * threadIdx.x, in_run = 0, begins = 0, mixed = 0, run = 0;
     uint32_t end = min_of(first + ROUND, view.size);

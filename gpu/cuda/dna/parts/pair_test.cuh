@@ -1,4 +1,4 @@
-// The last token of a place as far as it is known in a round, and whether a token may follow it.
+// Tests whether a token may follow the last token of a place, as far as this last token is known in a round.
 //
 //     last token at place 4     token that begins there     may_begin
 //     ca                        t                           MAY, if (ca, t) is compatible, else MAY_NOT

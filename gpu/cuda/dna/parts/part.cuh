@@ -112,7 +112,7 @@ struct View {
     uint32_t lead, end, size;              // Places: the part's begin, the part's end, the view's end.
 };
 
-// Letters of a part, so that as many blocks as possible have one.
+// The number of letters of a part, so that as many blocks as possible have a part.
 DEVICE uint32_t part_size(const Job& job, uint32_t num_blocks) {
     uint64_t size = ((job.batch.num_bytes + num_blocks - 1) / num_blocks + PART_STEP - 1) / PART_STEP * PART_STEP;
     return size < LEAST_PART ? LEAST_PART : size < MOST_PART ? static_cast<uint32_t>(size) : MOST_PART;
@@ -195,7 +195,7 @@ DEVICE void pack_part(PartShared& shared, const TextCopies& copies, const View& 
     reinterpret_cast<uint8_t*>(shared.codes + 1)[place / 4] = static_cast<uint8_t>(codes);
 }
 
-// Clears all that is known of a view, and notes where rows begin. The whole block calls it.
+// Clears the state of a view, and notes where rows begin. The whole block calls it.
 DEVICE void begin_view(const Job& job, PartShared& shared, const View& view) {
     for (uint32_t i = threadIdx.x; i < VIEW / 32 + 4; i += PART_THREADS) shared.certain[i] = shared.mixed[i] = 0;
     if (threadIdx.x < 64) {

@@ -4,9 +4,9 @@
 // token if it may follow the last token of the place where it begins. If that is one of two as well, mostly both give
 // the same answer, so that the place need not wait. A place waits only for earlier ones, so that none waits for ever.
 //
-// Places are read while other threads write them, on purpose. A place's classes are one word: a thread that still reads
-// the two classes finds what holds for both of them, or waits and tries again. A race checker reports the reads of
-// `may_begin` beside the writes of `note_last`, and nothing else.
+// Threads deliberately read places while other threads write them. The classes of a place are one word: a thread that
+// still reads two classes gets an answer that holds for both, or waits and tries again. A race checker reports the
+// reads of `may_begin` beside the writes of `note_last`, and nothing else.
 //
 //     place   the letters leave      depends on          compatible pairs: ca-t, a-t and g-t
 //     4       ca or a                place 2
@@ -49,7 +49,7 @@ DEVICE void note_near_mixed(const Endings& endings, const PartShared& shared, ui
     behind = is_near ? 0 : bases - endings.tail;
 }
 
-// Looks up what the latest letters leave at a thread's places, which are PART_THREADS apart from `place` on.
+// Looks up the tokens that the latest letters leave at a thread's places, which are PART_THREADS apart from `place` on.
 DEVICE void look_places_up(const Endings& endings, const PartShared& shared, uint32_t place, Remaining* remaining) {
     uint32_t codes[LETTERS_A_THREAD], behind[LETTERS_A_THREAD];
 #pragma unroll
@@ -112,7 +112,7 @@ DEVICE void queue_places(PartShared& shared, const uint32_t* queued) {
     }
 }
 
-// Notes the place in front of a round's letters, unless the round before has.
+// Notes the place in front of a round's letters, unless the round before has noted it.
 DEVICE void note_first(PartShared& shared, uint32_t first) {
     if (is_certain(shared, first)) {
         classes_at(shared, first, first) = 0;
@@ -128,9 +128,8 @@ DEVICE void begin_round(PartShared& shared) {
     if (threadIdx.x == 0) shared.num_queued = 0;
 }
 
-// Leaves a view where too many neighbours are listed, as in poly-A behind other letters of its row: each waits for the
-// one in front of it.
-// A warp calls it.
+// Makes the part fail where too many neighbouring places are listed, as in poly-A behind other letters of its row: each
+// waits for the one in front of it. A warp calls it.
 DEVICE void fail_many_listed_pairs(PartShared& shared) {
     uint32_t count = 0, lane = threadIdx.x & 31;
     for (uint32_t i = lane; i < ROUND / 32; i += 32) count += count_bits(shared.listed[i] & shared.listed[i] << 1);
@@ -142,7 +141,7 @@ DEVICE void fail_many_listed_pairs(PartShared& shared) {
 // Resolves all queued and listed places, or makes the part fail. The lanes of a warp stay together.
 DEVICE void resolve_queues(const Job& job, PartShared& shared, uint32_t first) {
     uint32_t queued = shared.num_queued;
-    ListedPlaces listed(shared, (PART_THREADS - 1 - threadIdx.x) / 32);  // The last ones have fewer queued places.
+    ListedPlaces listed(shared, (PART_THREADS - 1 - threadIdx.x) / 32);  // The last warps have fewer queued places.
     if (listed.dense > MOST_DENSE && !shared.has_mixed) shared.failure = NOT_ENCODED;
     if (!shared.has_mixed && threadIdx.x < 32) fail_many_listed_pairs(shared);
     uint32_t waiting = (1u << (queued + PART_THREADS - 1 - threadIdx.x) / PART_THREADS) - 1;
@@ -159,7 +158,7 @@ DEVICE void resolve_queues(const Job& job, PartShared& shared, uint32_t first) {
     }
 }
 
-// The last tokens of the round that begins with letter `first`. The whole block calls it.
+// Finds the last tokens of the round that begins with letter `first`. The whole block calls it.
 DEVICE void find_last(const Job& job, const Endings& endings, PartShared& shared, const View& view, uint32_t first) {
     uint32_t place = first + 1 + threadIdx.x;
     Remaining remaining[LETTERS_A_THREAD];

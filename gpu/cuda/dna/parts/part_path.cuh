@@ -18,8 +18,8 @@ namespace warptok::dna {
 constexpr uint64_t PART_THERE = 1ull << 63;
 constexpr uint64_t PART_FAILED = 1ull << 62;
 
-constexpr uint32_t NEAR = 16;              // Letters behind a segment where its path is begun.
-constexpr uint32_t MOST_AGAIN = 32;        // How often a path is begun anew, at most.
+constexpr uint32_t NEAR = 16;              // How many letters behind its segment a thread begins the path.
+constexpr uint32_t MOST_AGAIN = 32;        // How often a thread begins a path again, at most.
 
 // The place where the last token of a place begins.
 DEVICE uint32_t place_before(const PartShared& shared, uint32_t place) {

@@ -77,7 +77,7 @@ DEVICE RepeatState join_lanes(RepeatState own) {
             __reduce_max_sync(ALL_LANES, own.mismatch3)};
 }
 
-// The state of the lane `distance` lanes before this one; none where there is no such lane.
+// The state of the lane `distance` lanes before this one; an empty state where there is no such lane.
 DEVICE RepeatState of_lane_before(RepeatState own, uint32_t distance) {
     RepeatState other = {__shfl_up_sync(ALL_LANES, own.border, distance),
                          __shfl_up_sync(ALL_LANES, own.mismatch4, distance),
@@ -88,7 +88,7 @@ DEVICE RepeatState of_lane_before(RepeatState own, uint32_t distance) {
 // The joined states of all threads before this one; `all` are those of all threads. The whole block calls it.
 DEVICE RepeatState join_before(PartShared& shared, RepeatState own, RepeatState& all) {
     uint32_t lane = threadIdx.x & 31, warp = threadIdx.x / 32;
-    RepeatState* warps = reinterpret_cast<RepeatState*>(shared.ends);  // Which no one needs before there is a path.
+    RepeatState* warps = reinterpret_cast<RepeatState*>(shared.ends);  // Unused until the path is found.
     RepeatState before = own;
 #pragma unroll 1
     for (uint32_t distance = 1; distance < 32; distance *= 2) before = before.join(of_lane_before(before, distance));

@@ -1,5 +1,6 @@
-// Repair of windows that begin at large chunks. Each size is a module of its own, as the compiler takes much
-// longer for both in one kernel; of a batch of another size this one does nothing.
+// Repair of windows that begin at large chunks. Each size of chunks is a module of its own, as the
+// compiler takes much longer for both in one kernel. For a batch of the other size this kernel does nothing.
+// dna/repair/rounds.cuh describes the steps and draws an example.
 //
 // Launch: blocks of BLOCK threads, any number; they need not all run at a time.
 // Invariant: behind it every window of this size meets the one before, or STATUS_FAULT is not 0.

@@ -1,8 +1,8 @@
-// Windows of a text that repeats a few letters, whose borders repeat as well.
+// Repairs windows in text that repeats a few letters: their borders repeat as well, and are copied without look-ups.
 //
 //     text       A A A A A A A A A A A A A A A          tokens of four A
 //     window     . . | . . . | . . . | . . .            its borders are four letters apart
-//     behind                 . . | . . . | . . .        has those that these go on with: nothing is looked up
+//     behind                 . . | . . . | . . .        gets the borders that continue these, without look-ups
 //
 // *Proof* that these are a path: where letters and borders repeat after P places, tokens do. Of 192 places of a path, P
 // of 64 at most, a token that begins among the first P ends before 2 x P, and the next one before 3 x P: so all pairs
@@ -56,7 +56,7 @@ DEVICE uint64_t bits_behind(uint64_t word, uint64_t next, uint32_t period) {
     return period < 64 ? word >> period | next << (64 - period) : next;
 }
 
-// After how many places 192 borders from a place on repeat, and 32 letters; 0 where these are more than 64.
+// The period of 192 borders and 32 letters from a place on; 0 where it is more than 64.
 DEVICE uint32_t period_of(const Job& job, uint64_t begin, const uint64_t* borders) {
     uint64_t codes = codes_from(job, begin);
     for (uint32_t period = 1; period <= 64; period++) {
@@ -102,8 +102,8 @@ DEVICE uint32_t token_before(const Job& job, uint32_t window, uint32_t place) {
     return bits ? token_of(job, begin + word + highest_bit(bits), begin + place) : NO_TOKEN;
 }
 
-// Where a window that may have continued meets the one before. One border in common suffices, too, if the token on its
-// right may follow the one on its left.
+// Returns where a window whose path may continue that of the window before meets it. A single common border suffices if
+// the token on its right may follow the token on its left.
 template <uint32_t CHUNK>
 DEVICE uint32_t meeting_again(const Job& job, uint32_t window) {
     uint32_t meeting = meeting_of<CHUNK>(job, window);
@@ -149,7 +149,7 @@ DEVICE void write_run(const Job& job, uint32_t window, const RunBorders& run) {
     uint32_t* to = job.dna.window_bits + window;
     uint32_t stride = num_windows<CHUNK>(job);
     for (uint32_t word = 0; word < WORDS; word++, to += stride) {
-        // What repeats_in looks at. Behind it a border counts only where the next window has the same token.
+        // The words that repeats_in reads. Behind them a border counts only where the next window has the same token.
         bool is_run = word < WORDS - 1;
         *to = is_run ? static_cast<uint32_t>(run.from(static_cast<uint64_t>(window) * CHUNK + 32 * word)) : 0;
     }

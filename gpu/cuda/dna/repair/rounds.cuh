@@ -4,30 +4,31 @@
 //     window w       | A A A A|A A A A|A A A A|A A A        tokens of 4
 //     window w + 1       A A|A A A A|A A A A|A A A A
 //
-// A window *repeats* where its text does, in 32 letters or fewer, and has no certain border: the path behind such a
-// border does not depend on the text before it. In a row of windows that repeat, all from the first unmet one on are
-// *bad*: where one begins wrongly, the next one does as well, even if the two meet. A *segment* is these and the
-// windows behind them that begin where the text still repeats; or else a row of unmet windows. The path of the window
-// before it is right at that window's end, even if the window is bad, because paths meet in text that does not repeat.
+// A window *repeats* if its text has a period of at most 32 letters and no certain border, since the path behind a
+// certain border does not depend on the text before it. Among neighbouring windows that repeat, all from the first
+// unmet one on are *bad*: if one begins wrongly, so does the next one, even where the two meet. A *segment* is the bad
+// windows and the windows behind them that begin in text that still repeats. Neighbouring unmet windows that do not
+// repeat are a segment, too. The path of the window before a segment is right at that window's end, even if it is bad,
+// because paths meet in text that does not repeat.
 //
 //     window    0   1   2   3   4   5   6   7   8   9
 //     repeats   .   .   x   x   x   x   .   .   .   .
 //     unmet     .   .   .   x   .   .   .   .   .   x
 //     segment               3 - - - - - - - - - 7   9
 //
-// The first step finds out which windows repeat. Then come four steps, in two rounds or more, as a path may come into a
-// run from another one. In most batches none has anything to do:
+// The first step notes which windows repeat. Then four steps follow, in two rounds or more, because one run may lead
+// into another one. In most batches the steps have nothing to do:
 //
-//     rank       which windows are unmet, in order, and which repeat
-//     continue   the first windows of each segment begin anew at a border of the one before, with its
-//                token in front
-//     align      the others have the borders that the last of these repeats; where the run ends, they begin
-//                anew at one
-//     meet       all meetings are checked
+//     rank       lists the unmet windows in order, and the windows that do not repeat
+//     continue   walks the first windows of each segment again, from a border of the window before, whose
+//                token is in front
+//     align      copies the repeating borders of the last of these windows to the others; a window in which the
+//                run ends is walked again from one of these borders
+//     meet       checks all meetings
 //
-// and from where one still fails a thread walks through one window after the other (dna/repair/sequential.cuh). All of
-// it is one launch, repair_small or repair_large (chunk128.cu, chunk512.cu), behind meet_windows; its steps are those
-// of common/grid_steps.cuh. repeats.cuh has the borders of a run.
+// From a window that still does not meet the one before, a thread walks through one window after the other
+// (dna/repair/sequential.cuh). All this is one launch of repair_small or repair_large (chunk128.cu, chunk512.cu),
+// behind meet_windows; common/grid_steps.cuh divides it into steps. repeats.cuh has the borders of a run.
 //
 // Invariant: the launch ends when every window meets the one before, or with STATUS_FAULT, and no id is used.
 #pragma once
@@ -40,13 +41,13 @@ constexpr uint32_t RANK_BITS = 31;
 constexpr uint32_t REPAIR_ROUNDS = 4;
 constexpr uint32_t MAX_SEGMENT = 16;       // Windows that do not repeat.
 
-// The four lists of window_ranks: the unmet windows in order and, with RANK, for each window how many of these are
-// before it, times two, and whether it is one; the same for windows that do not repeat. So the first unmet window from
-// any one on is found by two reads:
+// window_ranks has four lists. UNMET lists the unmet windows in order. UNMET + RANK has for each window twice the
+// number of unmet windows before it, plus 1 if it is unmet itself. DIFFERING has the same two lists for windows that do
+// not repeat. So two reads find the first unmet window from any window on:
 //
 //     window          0      1      2      3      4
 //     unmet           .      x      .      .      x
-//     UNMET           1      4                           from window 2 on: number 1 of these, which is 4
+//     UNMET           1      4                           from window 2 on: entry 1, which is window 4
 //     UNMET + RANK    0 x 2  0 x 2  1 x 2  1 x 2  1 x 2
 //                     + 0    + 1    + 0    + 0    + 1
 constexpr uint32_t UNMET = 0, DIFFERING = 2, RANK = 1;
@@ -73,7 +74,7 @@ DEVICE bool is_unmet(const Job& job, uint32_t window) {
     return ranked<CHUNK>(job, UNMET + RANK, window) & 1;
 }
 
-// Notes, for is_differing, which windows do not repeat. This is a step of its own that runs once, as no text changes.
+// Notes for is_differing which windows do not repeat. This step runs once, as the text does not change.
 template <uint32_t CHUNK>
 DEVICE void note_differing(const Job& job, Steps& steps) {
     uint32_t windows = num_windows<CHUNK>(job);
@@ -138,8 +139,8 @@ DEVICE uint32_t segment_of(const Job& job, uint32_t round, uint32_t window) {
     return first;
 }
 
-// Windows that continue, of 256 letters or more: behind them the borders of a run repeat, and no more are unmet where
-// one ends.
+// How many windows continue: they cover 256 letters or more, so that behind them the borders of a run repeat, and no
+// more windows are unmet where a run ends.
 template <uint32_t CHUNK>
 constexpr uint32_t CONTINUED = CHUNK < 256 ? 256 / CHUNK : 1;
 
@@ -166,8 +167,8 @@ DEVICE void write_before(const Job& job, uint32_t window, const Columns& columns
     }
 }
 
-// Walks through `count` windows as one, from a place of the first one on, and writes them, unless that leads nowhere.
-// Behind a certain border they are right as they are. The columns have room for a large window.
+// Walks through `count` windows as one, from a place of the first one on, and writes them unless no path leads on.
+// Windows behind a certain border are right and stay. The columns have room for a large window.
 template <uint32_t CHUNK>
 DEVICE void walk_again(const Job& job, const Columns& columns, uint32_t window, uint32_t count, WalkBegin from) {
     uint64_t begin = static_cast<uint64_t>(window) * CHUNK, left = job.batch.num_bytes - begin;
@@ -181,7 +182,7 @@ DEVICE void walk_again(const Job& job, const Columns& columns, uint32_t window, 
     for (uint32_t i = 0; i < count; i++) write_before<CHUNK>(job, window + i, columns, i * CHUNK, certain);
 }
 
-// The first windows of the segment that begins with a window, if one does, go on with the path of the one before.
+// If a segment begins with this window, its first windows continue the path of the window before.
 template <uint32_t CHUNK>
 DEVICE void continue_windows(const Job& job, const Columns& columns, uint32_t round, uint32_t window) {
     if (window == 0 || segment_of<CHUNK>(job, round, window) != window) return;
@@ -192,12 +193,13 @@ DEVICE void continue_windows(const Job& job, const Columns& columns, uint32_t ro
     walk_again<CHUNK>(job, columns, window, count, {place, before, false});
 }
 
-// A window behind the first ones of its segment: one of the run has the run's borders, others begin at one of these.
+// Aligns a window behind the first ones of its segment: a window within the run gets the run's borders; any other one
+// is walked again from one of these borders.
 template <uint32_t CHUNK>
 DEVICE void align_window(const Job& job, const Columns& columns, uint32_t round, uint32_t window) {
     uint32_t segment = segment_of<CHUNK>(job, round, window), last = segment + CONTINUED<CHUNK> - 1;
     if (segment == NO_BORDER || window <= last) return;
-    if (certain_in<CHUNK>(job, window, 0)) return;  // It is right from there on.
+    if (certain_in<CHUNK>(job, window, 0)) return;  // The path is right from the certain border on.
     RunBorders run = run_borders<CHUNK>(job, last);
     if (!run.period) return;
     if (!is_differing<CHUNK>(job, window)) {

@@ -2,13 +2,13 @@
 // the other, until its path meets another.
 //
 // Windows are divided into *parts*, a thread each: of 8 windows, then of 64, then of 512 (of large chunks half as
-// many). Each size runs twice, the second time with parts that begin half a part further on, because no thread looks at
-// what is in front of its part. Then a single thread takes all that is left, which is slow, and right whatever happens.
+// many). Each size runs twice, the second time with parts that begin half a part further on, because no thread reads
+// windows in front of its part. Then a single thread repairs all windows that are left, which is slow but always right.
 //
 //     window    0   1   2   3   4   5   6   7        parts of 4
 //     unmet     .   .   x   .   x   .   .   .
-//     first     - - - - - - - | - - - - - - -        2 is done; what 4 needs lies in front of its part
-//     then      - - - | - - - - - - - | - - -        4 is done
+//     first     - - - - - - - | - - - - - - -        2 is repaired; 4 needs windows in front of its part
+//     then      - - - | - - - - - - - | - - -        4 is repaired
 #pragma once
 #include "dna/repair/rounds.cuh"
 
@@ -76,9 +76,9 @@ DEVICE bool meets_path(const Job& job, const LongPath<CHUNK>& made, uint32_t win
     return meeting_with<CHUNK>(job, window, low, high) != NO_MEETING;
 }
 
-// Walks from an unmet window of a part on until the path meets another, or to the part's end; returns the window that
-// it came to. It begins in the window before; where that leads nowhere, or does not meet what is in front of it,
-// further back: the first window's path leads everywhere.
+// Walks from an unmet window of a part on until the path meets that of another window, or to the part's end; returns
+// the window that it reached. The walk begins in the window before. If it leads nowhere from there, or does not meet
+// the window in front, it begins further back. A path from the first window leads everywhere.
 template <uint32_t CHUNK>
 DEVICE uint32_t finish_from(const Job& job, WindowPart part, uint32_t unmet) {
     if (unmet == part.begin) return unmet + 1;
@@ -123,7 +123,7 @@ DEVICE void finish_round(const Job& job, uint32_t number, Steps& steps) {
     });
 }
 
-// Whether another round of repair is worth its time: the first two always are, later ones if they halve what is unmet.
+// Whether another round of repair is worth its time: the first two are, later ones if they halve the unmet windows.
 DEVICE bool is_worth(const Job& job, uint32_t round) {
     uint32_t unmet = job.dna.unmet_counts[round];
     return unmet && round < REPAIR_ROUNDS && (round < 2 || unmet <= job.dna.unmet_counts[round - 1] / 2);

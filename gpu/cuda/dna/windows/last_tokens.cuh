@@ -1,20 +1,19 @@
 // One thread finds the last token of every prefix of one window, and from these its path.
 //
-// Every place has one last token: of the tokens that end there the one that may follow the last token of
-// the place where it begins (docs/internals/dna-bpe.md). So no place is a dead end and nothing is taken back, as it is
-// where the longest token is tried first from left to right (dna/windows/walk.cuh). The window's path is read
-// off its end:
+// Every place has exactly one last token. It is the token that ends there and may follow the last token of the place
+// where it begins (docs/internals/dna-bpe.md). So no place is a dead end, and no token is removed again as in the walk,
+// which tries the longest token first (dna/windows/walk.cuh). The window's path is read backwards from its end:
 //
 //     text          a a b          tokens a b aa ab, merges (a, b) (a, a)
 //     last tokens   a aa ab        aa may stand alone; ab may follow the a of place 1
 //     path          a ab           back from place 3 by two letters, then by one
 //
-// Mostly the latest letters leave one token or two (dna/windows/suffix_state.cuh). The lanes of a warp go from letter
-// to letter together. Lengths lie where the ids will be: four bits for each place, 0 for gaps; those of
-// LONG_LENGTH on in bytes behind all these.
+// The latest letters mostly leave one or two possible tokens (dna/windows/suffix_state.cuh). The lanes of a warp handle
+// the same letter of their windows at the same time. The lengths of last tokens lie in the memory of the ids: four bits
+// for each place, 0 for gaps. Lengths from LONG_LENGTH on are bytes behind these.
 //
-// Windows with mixed letters are deferred to the walk, and so are those where much is listed: the walk first tries a
-// token that the text repeats.
+// Windows with mixed letters are deferred to the walk. So are windows with many listed tokens, because the walk first
+// tries a token that the text repeats.
 //
 // Invariant: each window has its path in window_bits, or is in deferred_windows once.
 #pragma once
@@ -24,8 +23,8 @@ namespace warptok::dna {
 
 constexpr uint32_t LONG_LENGTH = 15;
 
-constexpr uint32_t STEP = 4;               // Places that are looked at together.
-constexpr uint32_t OFTEN_BEFORE = 3;       // How often more letters are looked at by most warps.
+constexpr uint32_t STEP = 4;               // Places that a thread handles at a time.
+constexpr uint32_t OFTEN_BEFORE = 3;       // How often most warps look up more letters.
 
 // A window's prefix: the figures that are kept of it, and its latest sixteen letters.
 struct Prefix {
@@ -64,7 +63,7 @@ DEVICE void count_behind(Prefix& prefix, NextLetters next, uint32_t near, uint32
     }
 }
 
-// Looks at more letters of those of STEP places that are open, two more each time; returns whether any is still open.
+// Looks up two more letters, several times, for those of STEP places that are open; returns whether any stays open.
 template <uint32_t FIRST, uint32_t LAST, class Ring>
 DEVICE bool look_before(const ForwardTables<Ring>& tables, const uint32_t* codes, const uint32_t* behind,
                         Remaining* remaining) {
@@ -83,12 +82,12 @@ DEVICE bool look_before(const ForwardTables<Ring>& tables, const uint32_t* codes
     return is_open;
 }
 
-// The lengths of the last tokens at the next STEP places, four bits each. The ring has the left classes of the last
-// tokens at all places up to the prefix's, 0 at certain borders, behind which every token may follow; then those of
-// these, too.
+// Returns the lengths of the last tokens at the next STEP places, four bits each. The ring holds the left classes of
+// the last tokens at all places up to the prefix's, and then also at these places. A certain border has class 0, which
+// every token may follow.
 //
-// The first of two tokens is tested at the place where it begins. All tests at places in front of these are made
-// together, the others when the places before them are known:
+// The first of two tokens is tested at the place where it begins. Tests at places in front of these STEP places are
+// made together; the other tests follow one by one, as soon as the place is known:
 //
 //     place          p      p + 1  p + 2  p + 3  p + 4      the prefix has p letters
 //     first tokens   |--2 letters--|                         of p + 2: begins at p, tested at once
@@ -106,7 +105,7 @@ DEVICE uint32_t extend_prefix(const Job& job, const ForwardTables<Ring>& tables,
     if (near) count_behind(prefix, next, near, behind);
     if (next.certain & 1) tables.ring.at(prefix.slot) = 0;
 #pragma unroll
-    for (uint32_t i = 0; i < STEP; i++) {  // What the latest letters leave, no more than are behind a border.
+    for (uint32_t i = 0; i < STEP; i++) {  // The tokens that the letters behind the last border leave.
         codes[i] = shift_right(prefix.codes, next.codes, 2 * (i + 1));
         remaining[i] = behind[i] < tables.k ? tables.by_short_text(codes[i], behind[i]) : tables.by_letters(codes[i]);
     }
@@ -228,7 +227,7 @@ DEVICE void write_path_back(const Job& job, uint32_t window, uint32_t limit, con
     bits[0] = behind << 1 | path.is_border;
 }
 
-// Writes a window's borders; returns false where it is deferred to the walk.
+// Writes a window's borders; returns false if the window is deferred to the walk.
 template <uint32_t CHUNK, class Ring>
 DEVICE bool forward_window(const Job& job, const ForwardTables<Ring>& tables, uint32_t window) {
     if (has_mixed<CHUNK>(job, window)) return false;
@@ -240,8 +239,8 @@ DEVICE bool forward_window(const Job& job, const ForwardTables<Ring>& tables, ui
     return true;
 }
 
-// A thread a window; a warp takes the next ones when it is done. Where there are fewer windows than threads
-// each warp has as many as the others, so that fewer lanes wait for each other.
+// Finds the paths of all windows, a thread a window; a warp claims the next windows when it is done. Where there are
+// fewer windows than threads, all warps have equally many, so that fewer lanes wait for each other.
 template <uint32_t CHUNK, class Ring>
 DEVICE void forward_windows_stage(const Job& job, const ForwardTables<Ring>& tables, uint32_t block,
                                   uint32_t num_blocks) {

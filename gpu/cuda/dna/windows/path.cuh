@@ -1,6 +1,6 @@
-// The path of a window while it is walked: its borders, its latest tokens, the places that are dead.
+// The state of a walk through a window: the borders of the path, its latest tokens, and the dead places.
 //
-// Going back by a token takes no look-up: the latest three are kept with their records.
+// The latest three tokens are kept with their records, so that removing one takes no look-up.
 //
 //     text     a a b a        tokens a b aa ab          dead    . . 1 . .
 //     path     a ab           place 3, root 0           borders 1 1 . . .
@@ -46,8 +46,8 @@ DEVICE uint32_t border_before(const Columns& columns, uint32_t place) {
     return bits ? word * 32 + highest_bit(bits) : NO_BORDER;
 }
 
-// Where a walk begins: a place of the window and the token in front of it, NO_TOKEN where any token
-// may follow. `is_tried`: any may follow, but if the text repeats the token that is tried first.
+// The begin of a walk: a place of the window, and the token in front of it, which is NO_TOKEN where any token may
+// begin. `is_tried`: any token may begin there; the token in front is tried first where the text repeats it.
 struct WalkBegin {
     uint32_t place, token;
     bool is_tried;

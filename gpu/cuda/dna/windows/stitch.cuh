@@ -1,19 +1,19 @@
-// Windows side by side: each one's path, where it meets the next one's, the pieces of both.
+// Joins the paths of neighbouring windows where they meet.
 //
-// Window w begins at w x CHUNK. It meets window w + 1 where both have the same token, that is the
-// same two borders and none in between, or at a certain border: left of it the first one's path
-// counts, from there on the second one's (docs/internals/text-bpe.md, Stitching).
+// Window w begins at w x CHUNK. It meets window w + 1 where both have the same token, that is the same two neighbouring
+// borders, or at a certain border. The path of window w counts up to there, and that of window w + 1 from there on
+// (docs/internals/text-bpe.md, Stitching).
 //
 //     window w       | . . | . . | . . . | . .          meetings[w + 1] = 4
 //     window w + 1           | . . . | . . . | . .
 //                            0       4       8
 //
-// Only the lowest 64 places behind the second one's begin are looked at, so that a chunk's first word
-// alone has pieces of two windows.
+// Windows may meet only at the first 64 places of the second one, so that only the first word of a chunk has pieces of
+// two windows.
 //
-// The folder has the kernels that find these paths, which dna/kernels.cu declares. A batch launches, one behind the
-// other, forward_windows or forward_windows_copied (last_tokens.cuh; not for every vocabulary), walk_windows for the
-// windows that it leaves or for all (walk.cuh), and meet_windows.
+// This folder has the stages that find these paths; dna/kernels.cu has their kernels. A batch launches forward_windows
+// or forward_windows_copied (last_tokens.cuh), if the vocabulary has the tables for it; then walk_windows (walk.cuh),
+// for the deferred windows or for all; then meet_windows.
 //
 // Invariant: behind walk_windows the bits of each window are a path through it: neighbouring tokens are compatible.
 #pragma once
@@ -27,8 +27,8 @@ constexpr uint32_t FALLBACK_UNMET = 1;     // Windows do not meet, so they have 
 constexpr uint32_t LARGE_CHUNK = 512;
 constexpr uint32_t SMALL_CHUNK = 128;
 
-// Smaller chunks make more threads of a small batch, of which each walks a shorter way; more letters are in two
-// windows.
+// Whether chunks are small. With small chunks a small batch has more threads, and each walks a shorter way; but more
+// letters lie in two windows.
 DEVICE bool has_small_chunks(const Job& job) { return job.batch.num_bytes <= job.dna.dna_small_bytes; }
 
 template <uint32_t CHUNK>
@@ -50,8 +50,7 @@ DEVICE void write_window(const Job& job, uint32_t window, const Columns& columns
         *to = columns.borders[i * columns.stride];
 }
 
-// Where the first token begins that two lists of borders have in common and that begins in the lower word; NO_MEETING
-// where there is none.
+// Returns where the first common token of two lists of borders begins, if it begins in the lower word; else NO_MEETING.
 DEVICE uint32_t first_in_common(uint64_t left, uint64_t left_behind, uint64_t right, uint64_t right_behind) {
     uint64_t common = left & right, any = left | right;
     uint64_t common_behind = left_behind & right_behind, any_behind = left_behind | right_behind;
@@ -70,7 +69,8 @@ DEVICE uint64_t certain_in(const Job& job, uint32_t window, uint32_t word) {
     return job.dna.certain[static_cast<uint64_t>(window) * CHUNK / 64 + word];
 }
 
-// Where a window meets the one before it, whose borders in its first 128 places are these.
+// Returns where a window meets the one before it; `left` and `left_behind` are the borders of the one before at the
+// window's first 128 places.
 template <uint32_t CHUNK>
 DEVICE uint32_t meeting_with(const Job& job, uint32_t window, uint64_t left, uint64_t left_behind) {
     uint64_t certain = certain_in<CHUNK>(job, window, 0), behind = certain_in<CHUNK>(job, window, 1);
@@ -108,7 +108,7 @@ DEVICE uint64_t starts_in(const Job& job, uint64_t word) {
     uint32_t window = word / (CHUNK / 64), place = word % (CHUNK / 64) * 64;
     uint64_t bits = borders_from<CHUNK>(job, window, place);
     uint32_t meeting = job.dna.meetings[window];
-    if (place == 0 && meeting && meeting != NO_MEETING) {  // Where none was found no id counts.
+    if (place == 0 && meeting && meeting != NO_MEETING) {  // Where windows do not meet, no id is used.
         uint64_t before = (1ull << meeting) - 1;
         bits = (bits & ~before) | (borders_from<CHUNK>(job, window - 1, CHUNK) & before);
     }

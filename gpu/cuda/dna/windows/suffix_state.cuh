@@ -1,5 +1,5 @@
-// The classes of the last tokens of a window, and what is listed where letters leave too many
-// (dna/windows/suffix_tables.cuh).
+// Holds the left classes of a window's latest last tokens, and tests the listed tokens of places where the letters
+// leave more than two (dna/windows/suffix_tables.cuh).
 #pragma once
 #include "dna/windows/suffix_tables.cuh"
 #include "dna/windows/stitch.cuh"
@@ -23,9 +23,9 @@ struct ClassRing {
     static constexpr bool IS_COPIED = LETTERS <= COPIED_LETTERS;
     static constexpr uint32_t LEVELS = (IS_COPIED ? COPIED_BEFORE : FORWARD_BEFORE) / BEFORE_LETTERS;
 
-    // Places of a window where tokens are listed, of which one behind another counts as several: it is a run of one
-    // letter. Behind so many the window is left to the walk, which runs of several letters keep long where there are
-    // many tokens.
+    // The limit of a window's places where tokens are listed; a window that reaches it is deferred to the walk. A
+    // listed place directly behind another one may count several times, since it is in a run of one letter. Where there
+    // are many tokens, runs of several letters take the walk long.
     template <uint32_t CHUNK>
     static constexpr uint32_t MOST_LISTED = IS_COPIED ? 64 : CHUNK == LARGE_CHUNK ? 384 : 192;
     static constexpr uint32_t LISTED_NEIGHBOUR = IS_COPIED ? 1 : 3;
@@ -33,11 +33,11 @@ struct ClassRing {
     static_assert((BYTES & (BYTES - 1)) == 0, "slots wrap by their lowest bits");
     uint8_t bytes[BYTES];
 
-    // Of a *slot*: a place's byte, whole rounds more or less.
+    // The entry of a *slot*, which is the byte of a place in the ring plus any number of whole rounds.
     DEVICE_METHOD uint16_t& at(uint32_t slot) { return *reinterpret_cast<uint16_t*>(bytes + slot % BYTES); }
 };
 
-// Of a block that copies `ending_last`, and of one that does not.
+// The shared memory of a block that copies `ending_last`, and of one that does not.
 struct CopiedShared {
     uint2 last[1 << 2 * COPIED_K];
     ClassRing<COPIED_LETTERS, COPIED_THREADS> ring;
@@ -48,7 +48,7 @@ constexpr uint32_t FORWARD_SHARED = 64 * 1024;
 static_assert(sizeof(CopiedShared) <= COPIED_SHARED && sizeof(ForwardShared) <= FORWARD_SHARED,
               "launches ask for so much");
 
-// The same for windows, with the classes of the latest last tokens.
+// The tables, with the ring of the classes of the latest last tokens.
 template <class Ring>
 struct ForwardTables : Endings {
     Ring& ring;
@@ -80,9 +80,9 @@ DEVICE_NOINLINE bool is_spelled(const Job& job, uint64_t end, uint2 token) {
     return !key || begin_alike(key_before(job, end), job.dna.ending_keys[key - 1], token.y & 0xFF);
 }
 
-// The last token at a place, `most` letters behind a border, of those that are listed where letters leave too many: the
-// one that the text ends with and that may follow, of which there is exactly one. Where letters repeat that is mostly a
-// short one, so these are tested first; the last one needs no test, as one is right.
+// Finds the last token of a place, `most` letters behind a border, among listed tokens. Exactly one of them ends the
+// text and may follow the token before it. In text that repeats this is mostly a short token, so short ones are tested
+// first. The last one of the list needs no test.
 template <class Ring>
 DEVICE_NOINLINE LastToken last_of_listed(const Job& job, ForwardTables<Ring> tables, uint64_t end, uint32_t slot,
                                      uint32_t most, uint32_t first) {

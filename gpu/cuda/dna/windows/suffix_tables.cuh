@@ -1,9 +1,10 @@
-// Which token is the last one of a text, by the letters that it ends with (gpu/dna/suffix_tables.py).
+// Looks up the last token of a text by its latest letters (tables: gpu/dna/suffix_tables.py).
 //
-// Mostly the latest letters leave one token or two, whatever stands before them. One is the last token; of two, the
-// first one is it if it may follow the last token where it begins. Where they leave more, two letters more are looked
-// up, several times; tokens that are still open then are listed, the longest one first. Fewer letters behind a border
-// are a text of their own, whose last token is in a table.
+// The latest k letters mostly leave one or two possible tokens, whatever is in front of them. A single token is the
+// last token. Of two, the first one is the last token if it may follow the last token of the place where it begins,
+// else the second one. Where the letters leave more, two more letters are looked up, several times. If more than two
+// tokens are left after that, they are listed, the longest first. Fewer than k letters behind a border are a whole
+// text, whose last token is in a table of its own.
 //
 //     text             .. g c a        tokens a c g ca gca
 //     latest letter           a        leaves a, ca and gca: open

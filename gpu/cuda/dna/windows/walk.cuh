@@ -1,10 +1,10 @@
 // One thread finds the tokens of one window, from left to right.
 //
-// The text is cut into *chunks* of the same size, whatever its rows; a window is a chunk and the
-// OVERLAP letters behind it. A *path* is a list of tokens from the window's begin on of which each may
-// follow the one before: it is enc of what it spells (docs/internals/text-bpe.md, Pairs decide), so that there is
-// one path to every place. A step tries one token, the longest one first; where none leads on, the place
-// is dead and the path goes back by a token:
+// The text is cut into *chunks* of one size, whatever its rows are; a window is a chunk and the OVERLAP letters behind
+// it. A *path* is a list of tokens from the window's begin on, each of which may follow the one before it. A path is
+// the encoding of the bytes that it spells (docs/internals/text-bpe.md, Pairs decide), so there is one path to every
+// place. A step tries one token at a place, the longest first. If no token leads on from a place, the place is dead,
+// and the latest token of the path is removed:
 //
 //     text     a a b          tokens a b aa ab, merges (a, b) (a, a)
 //     step 1   aa             the longest one
@@ -12,8 +12,8 @@
 //     step 3   a              the next shorter one at 0
 //     step 4   a ab
 //
-// A place that is dead is never tried again, so a window takes no more steps than its letters have
-// tokens. The path ends behind the overlap, wherever that is: any path is right.
+// A dead place is never tried again, so a window takes at most as many steps as there are tokens at all of its places.
+// The path may end anywhere behind the overlap, since every path is right.
 #pragma once
 #include "dna/windows/path.cuh"
 
@@ -36,8 +36,8 @@ DEVICE bool repeats_letters(const Job& job, uint64_t place, uint32_t length) {
     return true;
 }
 
-// The latest token, if it is a long one and the text repeats it: in a run it nearly always leads on,
-// where there may be sixty longer and shorter ones.
+// The latest token, if it is long and the text repeats it. In a run this token nearly always leads on, while sixty
+// other tokens may have to be tried.
 DEVICE uint32_t repeated_token(const Job& job, const Path& path, uint64_t place) {
     PathToken token = path.tokens[0];
     uint32_t length = token.length();
@@ -149,8 +149,8 @@ enum class WalkBy { THREAD, WARP };
 // Walks on until the path ends at or behind place `limit`. Returns false where no path leads on from its root, which
 // happens only with a token in front of it.
 //
-// A walk does nothing but wait for memory. As most tokens lead on, whether one may follow and what the text goes on
-// with behind it are loaded together.
+// The time of a walk is the latency of memory. Most tokens lead on, so the test of a pair and the letters behind the
+// token are loaded at the same time.
 template <WalkBy BY>
 DEVICE bool walk_to(const Job& job, const Columns& columns, uint64_t begin, Path& path, uint32_t limit,
                     bool walking = true) {
