@@ -6,8 +6,8 @@
 //                                ^begin                              ^end
 //     places: begin and end of each element, from `begin` on, as uint32
 //
-// None stands for everything unusual: another reader then says what the body is. Strings and brackets alone are
-// looked at, so that an element which is found may still be no JSON.
+// It returns None for everything unusual, and another reader then reads the body. It checks only strings and brackets,
+// so an element that it finds may still be invalid JSON.
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
@@ -18,7 +18,7 @@
 
 namespace {
 
-constexpr int MAX_DEPTH = 200;                      // Less than any reader of an element refuses.
+constexpr int MAX_DEPTH = 200;                      // Every reader of elements accepts this depth.
 constexpr Py_ssize_t MAX_BYTES_LOCKED = 1 << 20;    // About 0.2 ms; more are read without Python's lock.
 constexpr Py_ssize_t MAX_BYTES = (Py_ssize_t{1} << 32) - 1;  // Places have 32 bits.
 
@@ -56,7 +56,7 @@ class Reader {
         return false;
     }
 
-    // Skips an object or a list, whose brackets need not match: who reads it will say so.
+    // Skips an object or a list. Its brackets need not match; the reader of the element reports that.
     bool skip_container() {
         int depth = 0;
         while (at_ < end_) {
@@ -125,7 +125,7 @@ bool read_object(Reader& reader, std::string_view wanted, Elements& found) {
         const char* begin = reader.at();
         if (!reader.skip_string()) return false;
         std::string_view key(begin, reader.at() - begin - 1);
-        if (key.find('\\') != key.npos) return false;  // It may be the wanted one.
+        if (key.find('\\') != key.npos) return false;  // With its escapes it may be the wanted key.
         reader.skip_space();
         if (!reader.skip(':')) return false;
         reader.skip_space();

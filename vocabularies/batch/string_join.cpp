@@ -1,13 +1,13 @@
 // Joins strings as UTF-8 in the caller's memory; each string is copied once.
 //
-//     measure(texts, offsets) -> bytes of all; writes offsets, int64[B + 1]
-//     hold(texts, offsets) -> measures and returns a tuple of the texts
-//     copy(texts, offsets, out) writes the bytes of measured texts
-//     utf8_size(texts, most) -> bytes of all; -1: they have more characters than `most`
+//     measure(texts, offsets)      writes offsets, int64[B + 1]; returns the number of bytes of all texts
+//     hold(texts, offsets)         the same, but returns a tuple of the texts
+//     copy(texts, offsets, out)    writes the bytes of measured texts
+//     utf8_size(texts, most)       returns the number of bytes; -1 if the texts have more than `most` characters
 //
-// The texts are a list or a tuple. An ASCII string is its own UTF-8; CPython keeps that of others with the
-// string, so that `copy` finds what `measure` made. Python joins the strings and then encodes them: two copies and
-// a call for each length. vocabularies/batch/batch.py is the same in Python.
+// The texts are a list or a tuple. The memory of an ASCII string is its UTF-8. CPython keeps the UTF-8 of any other
+// string with the string, so `copy` finds what `measure` has encoded. In Python, joining and encoding the strings takes
+// two copies, and a call for each length. vocabularies/batch/batch.py does the same in Python.
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 

@@ -1,19 +1,23 @@
-// The kernels that all families share, in front of those that make ids and behind them.
+// The kernels that all families share, in front of the kernels that write ids and behind them.
 //
 //     load_batch.cuh     a batch from pinned host memory; hard boundaries where rows begin     text/kernels.cu
 //     augment_rows.cuh   rows that are encoded otherwise than they were sent                   kmers/kernels.cu
 //     utf8.cuh           which rows are not UTF-8                                              utf8.cu
 //     narrow_ids.cuh     ids of 16 or 8 bits                                                   text/kernels.cu
-//     post_process.cuh          begin and end tokens, truncation and spans                            here
+//     post_process.cuh   begin and end tokens, truncation and spans                            here
 //     store_answer.cuh   the answer of a small batch to pinned host memory                     text/kernels.cu
 //
 // gpu/kernels/families.py launches these kernels behind those that write ids and id_offsets, and the last two
-// only where spans are requested. They know rows and ids, and nothing of how ids are made.
+// only where spans are requested. They depend on rows and ids alone.
+//
+//     ids 7 8 9, begin token 1, end token 2      answer 1 7 8 9 2      spans (0, 0) (0, 2) (2, 3) (3, 6) (0, 0)
+//
+// Invariant: each place of the answer is written once, whatever the number of blocks.
 //
 // Launch: BLOCK threads, any number of blocks.
 #include "batch/post_process.cuh"
 
-// A block takes the next 2,048 rows (common/lookback_scan.cuh): id_offsets, row_flags, row_max_length, row_errors,
+// A block claims the next 2,048 rows (common/lookback_scan.cuh): id_offsets, row_flags, row_max_length, row_errors,
 // row_refused -> num_tokens, kept, post_processed_offsets, post_process_states, status.
 // Needs: id_offsets and faults of all rows; post_process_states of zeros.
 // Ensures: `kept` says which ids of each row stay, post_processed_offsets where each row of the answer begins. A
@@ -33,7 +37,7 @@ KERNEL __launch_bounds__(BLOCK) post_process_ids(const Job* job) {
     post_process_ids_stage(*job, blockIdx.x, gridDim.x);
 }
 
-// A block takes the next 2,048 ids (common/lookback_scan.cuh): ids, id_offsets, token_table -> span_begins,
+// A block claims the next 2,048 ids (common/lookback_scan.cuh): ids, id_offsets, token_table -> span_begins,
 // span_states.
 // Needs: ids of all rows; span_states of zeros.
 // Ensures: span_begins has how many bytes the ids before each one spell.

@@ -93,7 +93,8 @@ DEVICE bool is_no_sequence(const Job& job, uint64_t row) {
     return job.augmentation.sent_text && job.augmentation.row_not_ascii[row];
 }
 
-// Notes a fault of a row at a place of the batch; the first one counts. Most others cost a read only.
+// Notes a fault of a row at a place of the batch; the fault at the first place counts. Most later ones cost only a
+// read.
 DEVICE void note_fault(uint32_t* faults, uint64_t row, uint32_t place) {
     if (faults[row] > place) atomicMin(faults + row, place);
 }

@@ -1,4 +1,5 @@
-// The kernel that checks rows for UTF-8; it runs behind mark_rows. Launch: BLOCK threads, any number of blocks.
+// The kernel that checks rows for UTF-8; it runs behind mark_rows. utf8.cuh has an example and the invariant. Launch:
+// BLOCK threads, any number of blocks.
 #include "batch/utf8.cuh"
 
 // A thread per sixteen bytes: text, hard, row_begins -> row_errors.

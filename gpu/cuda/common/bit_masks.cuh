@@ -1,12 +1,11 @@
-// Neighbours among the set bits of a word: for each of some bits the next one, the one before, and every other one of a
-// chain.
+// Finds neighbours among the set bits of a word: the next bit, the bit before, and every other bit of a chain.
 //
 // Only the bits of `alive` count. An addition finds the next one: the bits in between are set to ones, so that a carry
 // runs through them.
 //
 //     alive          . . 1 . . 1 1 . 1        bits      . . . . . 1 . . 1      from the highest on
 //     ~alive         1 1 0 1 1 0 0 1 0      + bits << 1 . . . . 1 . . 1 .
-//     sum & alive    . . 1 . . . 1 . .        which stand behind them
+//     sum & alive    . . 1 . . . 1 . .        the next ones
 #pragma once
 #include "common/platform.cuh"
 

@@ -1,4 +1,4 @@
-// Sums over the lanes of a warp, and over the threads of a block.
+// Adds up values over the lanes of a warp, and over the threads of a block.
 #pragma once
 #include "common/job.cuh"
 

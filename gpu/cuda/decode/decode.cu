@@ -11,7 +11,7 @@
 // Launch: BLOCK threads, any number of blocks.
 #include "decode/spell_pass.cuh"
 
-// A block takes the next 1,024 ids: decode_ids, decode_offsets, tables -> decoded, decoded_offsets, decode_states,
+// A block claims the next 1,024 ids: decode_ids, decode_offsets, tables -> decoded, decoded_offsets, decode_states,
 // decode_faults, row_errors.
 // Needs: no row at fault (clear_faults); decode_states and decode_faults of zeros.
 // Ensures: `decoded` has the bytes of all ids, decoded_offsets where those of each row begin. row_errors is the first

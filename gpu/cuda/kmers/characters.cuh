@@ -1,8 +1,8 @@
 // Characters in plain batches: id i is that of byte i, and a row has as many ids as letters.
 //
-// Launch: BLOCK threads, any number of blocks. A thread writes 16 bytes of ids at a time, LETTER_ROUNDS times;
-// blocks that come and go keep the memory busier than those that go on to other text. Four letters of which most
-// texts are made have their ids looked up by one permutation of bytes, all others in the table.
+// Launch: BLOCK threads, any number of blocks. A thread writes 16 bytes of ids at a time, LETTER_ROUNDS times. Many
+// short blocks keep the memory busier than few blocks that loop over the text. The ids of the four letters of which
+// most texts consist are looked up by one permutation of bytes, all others in the table.
 //
 // Example: A, C, T and G with the ids 7, 8, 10 and 9 stand in the slots 0, 1, 2 and 3 of their bits 1 and 2.
 #pragma once

@@ -1,12 +1,12 @@
 // K-mers of four letters in plain batches whose rows are of one length, but for the last one, which may be shorter.
 //
-// All rows have as many ids, so that a division tells the row of an id and nothing has to be added up: one launch
-// places the ids and writes them. The host only samples the rows' lengths. Where one is another, FALLBACK_LENGTHS
-// says so and the ids are void.
+// All rows have equally many ids, so a division gives the row of an id and no sums are needed: one launch places the
+// ids and writes them. The host only samples the rows' lengths. Where a row has another length, the kernel sets
+// FALLBACK_LENGTHS and the ids are void.
 //
 //     place_even_rows    where the ids of each row begin
 //     write_even_inside  vectors of 16 bytes, as if each lay within the k-mers of a row
-//     write_seams_by_vectors, write_seams_by_rows, write_seams_by_ids   what is at the ends of rows, a lane a vector, a
+//     write_seams_by_vectors, write_seams_by_rows, write_seams_by_ids   ids at the ends of rows; a lane has a vector, a
 //                        row or an id
 //
 // A warp takes a tile of letters (kmers/packed_tile.cuh) and writes the vectors whose first id belongs to one of them:
@@ -20,7 +20,7 @@
 
 namespace warptok::kmers {
 
-// The rows and their ids. Rows that k-mers side by side fill without a rest are taken as one row.
+// The rows and their ids. Rows that adjacent k-mers fill without a rest count as one row.
 struct EvenRows {
     uint32_t count, kmers, last_kmers, total;
     Divider length, ids;
@@ -33,7 +33,7 @@ struct EvenRows {
           length(job.kmers.even_length, job.kmers.even_length_inverse),
           ids(job.kmers.even_ids, job.kmers.even_ids_inverse) {}
 
-    // Letters that no k-mer covers may give the last row more ids than others have.
+    // The last row may have more ids than others, for letters that no k-mer covers.
     DEVICE_METHOD uint32_t row_of(uint32_t id) const { return min_of(ids.quotient(id), count - 1); }
 
     DEVICE_METHOD uint32_t kmers_of(uint32_t row) const { return row + 1 == count ? last_kmers : kmers; }

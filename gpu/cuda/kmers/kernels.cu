@@ -1,8 +1,13 @@
 // The kernels of characters and k-mers in any rows, in the order in which they run; see docs/internals/kmers.md.
 //
 // The families `characters`, `kmers` and `strided_kmers` of gpu/kernels/families.py launch them. The plain kernels
-// (plain_kernels.cu) come first. Where these set STATUS_FALLBACK, all from begin_letters on make the ids anew. DNA BPE
-// needs augment_rows and post_process_own_spans.
+// (plain_kernels.cu) come first. Where these set STATUS_FALLBACK, the kernels from begin_letters on write the ids
+// again. DNA BPE needs augment_rows and post_process_own_spans.
+//
+//     letters    A C G T A N        k = 3, stride 3
+//     breaks     1 0 0 0 0 1        mark_letter_rows, find_breaks
+//     starts     1 0 0 1 1 1        enter_tiles, find_places
+//     ids        ACG T A N          sum_letter_tiles, write_places
 //
 // Launch: BLOCK threads, any number of blocks; enter_tiles and sum_letter_tiles one block of SCAN_THREADS.
 // Invariant: ids that write_places writes are right, whatever the rows are made of.
@@ -28,7 +33,7 @@ KERNEL __launch_bounds__(BLOCK) begin_letters(const Job* job) {
     begin_letters_stage(*job, blockIdx.x, gridDim.x);
 }
 
-// A block takes the next 2,048 bytes (common/lookback_scan.cuh): text, starts, special, tables -> letters,
+// A block claims the next 2,048 bytes (common/lookback_scan.cuh): text, starts, special, tables -> letters,
 // letter_places, letter_rows, letter_states, status.
 // Needs: begin_letters, clear_special; letter_states of zeros.
 // Ensures: `letters` has the letters of all characters in order, letter_places the byte that each begins with, and the

@@ -1,7 +1,7 @@
-// Letters: what one is, and the letters of a batch.
+// The classes, codes and ids of letters, and the letters of a batch.
 //
 // A letter is a byte of the text. Where the text was rewritten (kmers/general/expand_text.cuh) it is one of `letters`:
-// an ASCII character, or one of the three numbers below. An entry of letter_table says all of it:
+// an ASCII character, or one of the three numbers below. An entry of letter_table describes a letter:
 //
 //     class << 29 | flags | NOT_A_CODE | value
 //

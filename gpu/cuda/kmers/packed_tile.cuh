@@ -1,4 +1,4 @@
-// A tile of letters as two bits each, in the shared memory of a warp.
+// Packs a tile of letters, two bits each, into the shared memory of a warp.
 //
 // Two bits of a letter distinguish the four letters (FourLetters). If any of sixteen letters is not one of the
 // four, the sixteen are read again: such a letter has a bit in `strange`, and the table gives its flags, some of
@@ -13,13 +13,13 @@ namespace warptok::kmers {
 
 constexpr uint32_t KMER_TILE = 4096;       // Letters of a warp.
 constexpr uint32_t AROUND = 16;            // Letters before a tile that its k-mers reach into,
-constexpr uint32_t BEHIND_TILE = 80;       // and behind it: 16 bytes of ids of two rows come from no more.
+constexpr uint32_t BEHIND_TILE = 80;       // and behind it: 16 bytes of ids of two rows need no more.
 constexpr uint32_t TILE_LETTERS = AROUND + KMER_TILE + BEHIND_TILE;
 constexpr uint32_t KMER_ROWS = 32;         // Rows of a tile that a warp handles together, a lane each.
 constexpr uint32_t STAGED_BYTES = 4096;    // Of ids of neighbouring k-mers, an id for each letter of a tile.
 constexpr uint32_t MOST_LETTERS = 3072;    // Of a tile with rows of all lengths,
 constexpr uint32_t LEAST_LETTERS = 928;    // and its own ones, at least.
-constexpr uint32_t MOST_STRIDED = 800;     // Ids of k-mers that are no neighbours on their way at a time.
+constexpr uint32_t MOST_STRIDED = 800;     // Staged ids of k-mers that are no neighbours, at a time.
 
 // The letters of a warp's tile in shared memory. Letter i of the tile is letter AROUND + i here.
 template <uint32_t LETTERS>
@@ -104,7 +104,7 @@ DEVICE bool is_one_letter(const uint4& letters) {
     return (differ | (letters.x ^ shift_right(letters.x, letters.x, 8))) == 0;
 }
 
-// Whether four letters are all of the four, in the other case.
+// Whether four letters are all of the four letters, in the other case.
 DEVICE bool has_other_case(const FourLetters& four, uint32_t word) {
     return four.letters.chosen(four_selector(word)) == (word & ANY_CASE) && (word & ~ANY_CASE) == ~ANY_CASE;
 }
@@ -114,8 +114,8 @@ DEVICE bool have_other_case(const FourLetters& four, const uint4& letters) {
            has_other_case(four, letters.w);
 }
 
-// Packs a word of a tile that begins with letter `begin`, and adds to `seen` what its letters are that are none of the
-// four: from the table, or from `four_case_flags` where only their case differs. Returns whether there are any.
+// Packs a word of a tile that begins with letter `begin`, and returns whether any letter is none of the four. Adds the
+// flags of such letters to `seen`: from the table, or from `four_case_flags` where only their case differs.
 template <class Tile>
 DEVICE bool pack_strange(const FourLetters& four, const uint32_t* table, uint32_t begin, Tile& tile, uint32_t word,
                             uint32_t& seen) {
@@ -164,7 +164,7 @@ DEVICE bool pack_text(const FourLetters& four, const uint32_t* table, uint32_t b
                       Meanwhile meanwhile) {
     constexpr uint32_t EACH = Tile::WORDS / 32, AT_ONCE = EACH % 4 == 0 ? 4 : EACH % 3 == 0 ? 3 : 2;
     constexpr bool HAS_MORE = Tile::WORDS % 32 != 0;
-    uint32_t others = 0;                   // Bit i: the lane's i-th word has others than the four.
+    uint32_t others = 0;                   // Bit i: the lane's i-th word has a letter that is none of the four.
     auto load = [&](uint32_t i) { return sixteen_letters(four, begin - AROUND + 16 * word_of_lane<Tile>(i)); };
     auto pack = [&](uint32_t i, const uint4& letters) {
         uint32_t differ = 0;

@@ -1,9 +1,16 @@
 // The plain kernels of characters and k-mers: of rows that consist of letters of the vocabulary; see
 // docs/internals/kmers.md.
 //
-// Launched are write_letters (or fetch_letters, for small batches), or place_neighbours, place_rows and write_kmers or
-// write_strided, or, for rows of one length, write_even_kmers or write_even_strided. Each kernel that writes ids does so
-// in three widths: of 32 bits, of 16 and of 8. Where they set STATUS_FALLBACK, kernels.cu makes the ids anew.
+//     characters                  write_letters, or fetch_letters for small batches
+//     k-mers                      place_neighbours, place_rows, and write_kmers or write_strided
+//     k-mers, equal rows          write_even_kmers or write_even_strided
+//
+//     rows          A C G T A | C C        k = 3, stride 1
+//     id_offsets    0 3 3                  place_neighbours or place_rows
+//     ids           ACG CGT GTA            write_kmers
+//
+// Each kernel that writes ids has three variants, for ids of 32, 16 and 8 bits. Where a plain kernel sets
+// STATUS_FALLBACK, the kernels of kernels.cu write the ids again.
 //
 // They are a module of their own, because they take long to compile and DNA BPE needs none of them.
 //
@@ -39,7 +46,7 @@ KERNEL __launch_bounds__(BLOCK) place_neighbours(const Job* job) {
     place_neighbours_stage(*job, blockIdx.x, gridDim.x);
 }
 
-// A block takes the next 2,048 rows (common/lookback_scan.cuh); it returns where place_neighbours has done all:
+// A block claims the next 2,048 rows (common/lookback_scan.cuh); it returns if place_neighbours has placed all rows:
 // row_begins, row_flags, status -> id_offsets, row_marks, place_states, row_errors, row_refused, status.
 // Needs: place_neighbours, where k-mers are neighbours; place_states of zeros.
 // Ensures: id_offsets, row_marks and STATUS_NUM_IDS are right.

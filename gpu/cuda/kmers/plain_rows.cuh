@@ -2,12 +2,12 @@
 //
 //     place_rows (kmers/row_offsets.cuh)    how many ids each row has, from its length alone, where they begin, and
 //                                           the first row of each tile
-//     write_kmers (kmers/any_rows.cuh)      the ids; here are those that are found letter by letter
+//     write_kmers (kmers/any_rows.cuh)      the ids; this header has those that are found letter by letter
 //     write_letters (kmers/characters.cuh)  both at once where every letter is an id
 //
-// What is not plain (a character that is not ASCII, what may be a special token, what ends a run) is
-// seen on the way: then the ids are void, STATUS_FALLBACK says what it was, and other kernels follow. Every
-// byte of every row is looked at.
+// The kernels read every byte of every row. If they meet a letter that is not plain (a character that is not ASCII, one
+// that may be in a special token, or one that ends a run), the ids are void, STATUS_FALLBACK says which it was, and the
+// kernels of kmers/kernels.cu write the ids again.
 //
 // Example, k = 3, stride 1: the rows ACGTA and CC have 3 and 0 ids.
 #pragma once
@@ -15,7 +15,7 @@
 
 namespace warptok::kmers {
 
-// A byte for each of four letters; each is followed by a byte that has no meaning.
+// A byte for each of four letters, each followed by an unused byte.
 struct OfFour {
     uint32_t low, high;
 
@@ -44,8 +44,9 @@ struct Divider {
     DEVICE_METHOD uint32_t rest(uint32_t value) const { return value - quotient(value) * number; }
 };
 
-// Four letters that bits 1 and 2 tell apart, as they do A, C, T and G, and what else the ids need of the Job,
-// in registers: a store might change the Job's own. Codes are those of k-mers, or a character's ids.
+// Four letters that differ in their bits 1 and 2, as A, C, T and G do, and the fields of the Job that ids need. They
+// are copies in registers, because the compiler must assume that a store changes the Job. Codes are those of k-mers, or
+// the ids of characters.
 struct FourLetters {
     OfFour letters, codes;
     uint32_t fold;

@@ -1,4 +1,4 @@
-// K-mers where rows end and circles close, a thread an id: those that no vector holds.
+// Writes the ids that no vector holds, a thread an id: at the ends of rows, and where circles close.
 //
 // Example, k = 3, stride 1, rows ACGTA and CCCC, ids of 16 bits: five ids, and no vector of eight lies within a row.
 #pragma once

@@ -1,11 +1,11 @@
-// Where the ids of rows of any length begin, and the first row of every tile of letters, before ids are written.
+// Finds where the ids of rows of any length begin, and the first row of every tile of letters, before ids are written.
 //
-//     place_neighbours   of k-mers of neighbouring letters: a row has k - 1 ids fewer than letters, so that nothing is
-//                        added up
-//     place_rows         of all others, and where a row has not
+//     place_neighbours   k-mers of neighbouring letters: each row has k - 1 ids fewer than letters, so that no sums are
+//                        needed
+//     place_rows         all other k-mers, and batches in which a row has another number of ids
 //
-// A mark is the row of a tile's first letter. Of a row of very many tiles only the first ones are marked. Memory that
-// no row has marked may hold anything, so that a reader checks each mark.
+// A mark is the row of a tile's first letter. A row of very many tiles marks only its first tiles. Memory without a
+// mark may hold anything, so a reader checks each mark.
 //
 // Example, tiles of 8 letters, rows of 5, 0, 12 and 2: the letters 0, 8 and 16 are those of the rows 0, 2 and 2.
 #pragma once

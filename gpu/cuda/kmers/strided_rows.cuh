@@ -1,4 +1,4 @@
-// K-mers that are no neighbours, of rows of any length: into shared memory, four ids of a row at a time.
+// Stages k-mers that are no neighbours, of rows of any length, in shared memory, four ids of a row at a time.
 //
 //     stage_fours         k-mers of known letters; a lane takes four of a row
 //     stage_rests         the letters behind them; a lane takes a row
@@ -51,7 +51,7 @@ DEVICE void stage_fours(const FourLetters& four, Tile& tile, const TileRows& row
     __syncwarp();
 }
 
-// As RowIds::at for k-mers, but for the letters behind a row's k-mers.
+// The same as RowIds::at, for the letters behind a row's k-mers.
 DEVICE uint32_t rest_at(const FourLetters& four, const RowIds& row) {
     uint32_t covered = row.inner_end > row.first ? four.k - four.stride : 0;
     return row.at + row.inner_end * four.stride + covered - row.inner_end;

@@ -1,13 +1,13 @@
 // Ids of k-mers of four letters from the packed letters of a tile, 16 bytes at a time.
 //
-// A k-mer is a shift of 32 or 64 bits. One with a letter that is none of the four is unknown.
+// Shifting 32 or 64 bits gives a k-mer. A k-mer with a letter that is none of the four is unknown.
 #pragma once
 #include "kmers/packed_tile.cuh"
 
 namespace warptok::kmers {
 
-// The numbers of the k-mers that begin with neighbouring letters, as many as 16 bytes of ids hold, of which 32 letters
-// are in `high` and `low`. Ids of 8 and 16 bits begin with whole bytes in one of four copies, each two bits further:
+// Returns the numbers of k-mers that begin with neighbouring letters, as many as 16 bytes of ids hold. `high` and `low`
+// have their 32 letters. Ids of 8 and 16 bits begin with whole bytes in one of four copies, each two bits further:
 //
 //     copy 0    ids 0  4  8 ... begin at its bytes 0 1 2 ... from the top
 //     copy 1    ids 1  5  9 ...
@@ -101,7 +101,7 @@ DEVICE void join_ids(const FourLetters& four, Letters letters, uint32_t* words) 
     }
 }
 
-// Reads 16 bytes of ids of k-mers from shared letter `at` on; their letters are known.
+// Reads 16 bytes of ids of k-mers from shared letter `at` on; all their letters are of the four.
 template <class Id, uint32_t STRIDE, class Tile>
 DEVICE void read_vector(const FourLetters& four, const Tile& tile, uint32_t at, uint32_t* words) {
     constexpr uint32_t EACH = 4 / sizeof(Id);

@@ -1,4 +1,5 @@
-// Windows over the ids of each row, as vocabularies/sequences/windows.py cuts them, with what belongs to each id.
+// Cuts the ids of each row into windows, as vocabularies/sequences/windows.py does, with the position and value of each
+// id.
 // (Windows of text, in which long pieces are encoded, are those of text/split/windows_common.cuh.)
 //
 // A thread writes four neighbouring cells of the rectangle of all windows, prefix columns included.
@@ -42,7 +43,7 @@ DEVICE WindowedRow windowed_row(const Job& job, uint64_t row) {
             job.kmers.can_wrap && is_circle(job, row)};
 }
 
-// What stands in a cell.
+// The contents of a cell.
 struct WindowCell {
     uint32_t id, is_token;
     uint64_t position;

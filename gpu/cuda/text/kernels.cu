@@ -2,6 +2,10 @@
 // docs/internals/text-bpe.md. Between them run those that split pieces (text/split/kernels.cu) and merge them
 // (text/merge/kernels.cu).
 //
+//     records        a   b   miss of three ids c d e       behind look_up and merge
+//     tile_counts    1 + 1 + 3 = 5                         count_tiles
+//     ids            a b c d e                             sum_tiles, compact
+//
 // Above each kernel, here and in the other files, stand:
 //
 //   - the work of one thread, warp or block; the fields of the Job that the kernel reads, an arrow, and those that it
@@ -9,7 +13,7 @@
 //   - Needs: what must be true before the launch; a kernel stands for all that it ensures.
 //   - Ensures: what is true when the launch has ended.
 //
-// A launch has any number of blocks of BLOCK threads, which go on in steps of the whole grid, unless the file or the
+// A launch has any number of blocks of BLOCK threads, which proceed in steps of the whole grid, unless the file or the
 // kernel says otherwise; gpu/kernels/catalog.py has the numbers. Shared memory is static, and below 48 KiB a block,
 // unless it is said to be dynamic. A kernel whose name ends with 16 or 8 is the one above it with ids of so many bits.
 // Rows that are at fault are encoded as well; their ids mean nothing.

@@ -2,8 +2,14 @@
 // gpu/training/merger.py launches them. `count_pairs` runs once for a table of pairs; each merge then runs the two
 // kernels for repeats (only where left and right are equal), one of the two merges, `update_pairs`, and the two
 // kernels that find the best pair.
+//
+//     tokens      x a b a b y      best pair (a, b), which becomes c
+//     merged      x c c y          merge_tokens
+//     table       (x, a) (b, a) (b, y) (a, b) go, (x, c) (c, c) (c, y) come          update_pairs
+//
 // job.cuh has the argument; equal_runs.cuh finds repeats; merge.cuh merges, with token_window.cuh and shared_sums.cuh;
 // pair_table.cuh counts and chooses pairs.
+//
 // Launch: BLOCK threads and any number of blocks; enter_repeats one block of RUN_THREADS, best_pair one block of BLOCK.
 // Invariant: before each merge the table holds what counting all neighbours anew would give; docs/internals/training.md
 // has the proof.
@@ -35,7 +41,7 @@ KERNEL __launch_bounds__(RUN_THREADS) enter_repeats(const TrainJob* job) {
     enter_repeats_stage(*job, scratch);
 }
 
-// A block takes the next tile of tokens: tokens, run_begins, left, right, merged -> merged_tokens, tile_states,
+// A block claims the next tile of tokens: tokens, run_begins, left, right, merged -> merged_tokens, tile_states,
 // neighbours, report.
 // Needs: enter_repeats, where `left` and `right` are one; tile_states and neighbours of zeros.
 // Ensures: merged_tokens has the corpus behind the merge; `neighbours` what it changes of the pairs.

@@ -1,5 +1,5 @@
-// Sums of the changes that a merge makes, in shared memory first: the first merges have tens of millions of
-// occurrences, all of which change the same few counts.
+// Adds up the changes that a merge makes, in shared memory first, because the first merges have tens of millions of
+// occurrences that all change the same few counts.
 //
 // Each id that stands beside an occurrence has, for each of its two sides, 1 sum or SUMS_OF_PLACED sums:
 //

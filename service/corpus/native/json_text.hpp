@@ -133,7 +133,7 @@ struct String {
     std::string_view view() const { return {begin, static_cast<size_t>(end - begin)}; }
 };
 
-// Returns the character of an escape of two characters by its second; 0 if there is none.
+// Returns what an escape of two characters stands for, by its second character; 0 if there is no such escape.
 inline char plain_escape(char c) {
     switch (c) {
         case 'n': return '\n';
@@ -172,7 +172,7 @@ class Line {
         return has_key_ && is_text_ ? text_end_ : nullptr;
     }
 
-    // Returns the line feed behind what was read, or the end of the block.
+    // Returns the line feed at the end of this line, or the end of the block.
     const char* find_end() const {
         if (at_ == end_ || *at_ == '\n') return at_;
         const void* const found = std::memchr(at_, '\n', static_cast<size_t>(end_ - at_));
@@ -275,7 +275,8 @@ class Line {
         return true;
     }
 
-    // Reads "\u" with four digits, twice for a surrogate pair; returns half a pair if it stands alone, -1 if it is no JSON.
+    // Reads "\u" and four digits, twice for a surrogate pair; returns a lone surrogate as it is, and -1 if it is no
+    // JSON.
     int32_t read_escaped_character() {
         const int32_t unit = read_hex(at_ + 2, end_);
         if (unit < 0) return unit;

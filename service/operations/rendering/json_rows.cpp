@@ -53,7 +53,7 @@ char* write_number(char* out, int64_t number) {
     }
     auto small = static_cast<uint32_t>(number);
     uint64_t digits = DIGITS[small / 1'000] | uint64_t{DIGITS[small % 1'000]} << 24;
-    int num_zeros = __builtin_ctzll(digits | uint64_t{1} << 40) / 8;  // Leading ones; 0 has five.
+    int num_zeros = __builtin_ctzll(digits | uint64_t{1} << 40) / 8;  // Leading zeros; the number 0 has five.
     uint64_t text = (digits | 0x2C'30'30'30'30'30'30) >> 8 * num_zeros;  // "000000," in ASCII.
     std::memcpy(out, &text, sizeof(text));
     return out + 7 - num_zeros;

@@ -16,8 +16,8 @@
 //     unmet     .   .   .   x   .   .   .   .   .   x
 //     segment               3 - - - - - - - - - 7   9
 //
-// The first step notes which windows repeat. Then four steps follow, in two rounds or more, because one run may lead
-// into another one. In most batches the steps have nothing to do:
+// The first step notes which windows repeat. Then four steps follow, in two rounds or more, because the path of one
+// run may lead into another run. In most batches the steps have nothing to do:
 //
 //     rank       lists the unmet windows in order, and the windows that do not repeat
 //     continue   walks the first windows of each segment again, from a border of the window before, whose

@@ -1,6 +1,7 @@
 // Finds where runs of letters begin, and the last such place before each tile; see kmers/general/id_starts.cuh.
 //
-// Sixteen letters of the four that most texts are made of (kmers/packed_tile.cuh) are looked at together.
+// Where sixteen letters are all of the four that most texts consist of (kmers/packed_tile.cuh), they are tested
+// together.
 #pragma once
 #include "kmers/general/expand_text.cuh"
 #include "kmers/packed_tile.cuh"
@@ -47,7 +48,7 @@ DEVICE void mark_letter_rows_stage(const Job& job, uint32_t block, uint32_t num_
     }
 }
 
-// Notes white space in a row: it divides the row into words, and a row with it cannot be a circle.
+// Notes white space in a row. White space divides the row into words, and a row with white space cannot be a circle.
 DEVICE void note_space(const Job& job, uint64_t letter, uint32_t letter_class) {
     if (letter_class == OTHER || !(job.kmers.can_wrap || job.kmers.has_words)) return;
     uint64_t row = row_of_letter(job, letter);
@@ -55,8 +56,8 @@ DEVICE void note_space(const Job& job, uint64_t letter, uint32_t letter_class) {
     else if (job.kmers.has_words && letter_class == SPACE) job.kmers.row_has_words[row] = 1;
 }
 
-// Whether sixteen letters from a place on, a multiple of 16, are of the four and in the text. Only then
-// every one of them is of the class BASE, and no break.
+// Whether sixteen letters from a place on, a multiple of 16, are of the four and in the text. Then all of them are of
+// the class BASE, and none is a break.
 DEVICE bool are_four(const Job& job, const FourLetters& four, uint64_t place) {
     if (job.kmers.letters || !job.kmers.four_letters || place + 16 > four.num_bytes) return false;
     uint32_t differ = 0;
@@ -64,8 +65,8 @@ DEVICE bool are_four(const Job& job, const FourLetters& four, uint64_t place) {
     return differ == 0;
 }
 
-// The breaks among a lane's 64 letters, of which the one before the first is of the class `before`; `seen` gets
-// the entries of those that are none of the four, which have no flags.
+// Returns the breaks among a lane's 64 letters; `before` is the class of the letter in front of them. `seen` collects
+// the table's entries of letters that are none of the four; the four have no flags.
 DEVICE uint64_t breaks_of(const Job& job, const FourLetters& four, const uint32_t* table, uint64_t first,
                           uint32_t before, uint32_t& seen) {
     uint64_t end = num_letters(job), bits = 0;
@@ -106,7 +107,7 @@ DEVICE void find_breaks_stage(const Job& job, uint32_t* table, uint32_t block, u
         }
         if (lane == 0) job.kmers.letter_tiles[tile] = last;
     }
-    note_fallback(job, seen);              // Where plain kernels were not tried, no other kernel has noted it.
+    note_fallback(job, seen);              // No other kernel has noted it if plain kernels were not tried.
 }
 
 // The values of neighbouring tiles; those from tile `end` on are 0.
@@ -164,7 +165,7 @@ DEVICE void scan_letter_tiles(uint32_t* values, uint64_t tiles, uint32_t* scratc
     for (uint64_t first = 0; first <= tiles; first += STEP) {
         uint64_t place = first + threadIdx.x * TILES_A_THREAD;
         TileValues own = next;
-        next = TileValues(values, place + STEP, tiles);  // Fetched meanwhile.
+        next = TileValues(values, place + STEP, tiles);  // Loaded while the present values are summed.
         uint32_t sum = 0;
 #pragma unroll
         for (uint32_t i = 0; i < TILES_A_THREAD; i++) sum = join(sum, own.items[i]);

@@ -1,11 +1,11 @@
 // Rewrites a text that is not plain ASCII into letters.
 //
-//     begin_letters     start bits where characters begin; clear_special leaves one for a special token
-//     expand_letters    each start becomes its letters, and letter_places says which byte they began with
-//     place_letters     the first letter of each row
+//     begin_letters     sets start bits where characters begin; clear_special leaves one bit for each special token
+//     expand_letters    writes the letters of each start, and to letter_places the byte that each letter begins with
+//     place_letters     finds the first letter of each row
 //
-// Most characters are one letter. Upper case may make several of one: the text "Aß[MASK]" of six
-// characters has the letters A S S and SPECIAL_LETTER, at the bytes 0 1 1 and 3.
+// Most characters become one letter; upper case may make several letters of one character. Example: the text "Aß[MASK]"
+// has the letters A S S and SPECIAL_LETTER, which begin at the bytes 0 1 1 and 3.
 #pragma once
 #include "kmers/letters.cuh"
 #include "special/accept.cuh"
@@ -44,10 +44,10 @@ DEVICE uint4 letters_at(const Job& job, uint64_t place) {
     if (begins_special(job, place)) return {0, 1, SPECIAL_LETTER, 0};
     if (first < 0x80) return {first, 1, first, 0};
     uint32_t size = bytes_of_character(first);
-    for (uint32_t i = 1; i < size; i++)    // In a row that is not UTF-8 it may be cut off.
+    for (uint32_t i = 1; i < size; i++)    // In a row that is not UTF-8 the character may be cut off.
         if ((job.batch.text[place + i] & 0xC0) != 0x80) return {first, 1, OTHER_LETTER, 0};
     uint4 wide = wide_letters_of(job, character_number(job.batch.text + place, size));
-    if (wide.y > size) {                   // There is no room for them; no such row is answered.
+    if (wide.y > size) {                   // There is no room for them; such a row has no answer.
         job.answer.status[STATUS_NOT_COVERED] = 1;
         wide.y = size;
     }

@@ -115,8 +115,8 @@ DEVICE bool begins_id(const Job& job, uint64_t distance, uint32_t rest, uint32_t
     return job.kmers.keeps_remainder && distance >= covered_letters(job, distance + rest);
 }
 
-// The start bits of a lane's letters, of which the first one lies in a run that begins with `begin`, where
-// rows may be circles or words: letter by letter.
+// Returns the start bits of a lane's letters, letter by letter, where rows may be circles or words. The first letter
+// lies in a run that begins with letter `begin`.
 DEVICE uint64_t starts_of_rows(const Job& job, const uint32_t* table, uint64_t first, uint64_t begin) {
     uint64_t end = num_letters(job), breaks = job.kmers.breaks[first / 64], starts = 0;
     uint32_t stride = job.kmers.kmer_stride, phase = (first - begin) % stride;
@@ -150,8 +150,8 @@ DEVICE uint64_t bits_between(uint32_t begin, uint32_t end) {
     return (end < 64 ? 1ull << end : 0) - (1ull << begin);
 }
 
-// A run's letters begin <= i < end of a word's. The run began with letter `run` of the batch and ends behind
-// letter `behind` of the word, which is FAR where no id of these letters can depend on it.
+// The letters begin <= i < end of a word, which are of one run. The run begins with letter `run` of the batch and ends
+// behind letter `behind` of the word; FAR, if it ends so far behind that no id of these letters depends on it.
 struct Stretch {
     uint64_t run;
     uint32_t begin, end, behind;
@@ -173,7 +173,7 @@ DEVICE uint64_t starts_of_bases(const Job& job, const Stretch& stretch, uint64_t
     return starts | bits_between(rest_begin, stretch.end);
 }
 
-// The start bits of a lane's letters where rows are neither circles nor words: stretch by stretch.
+// Returns the start bits of a lane's letters, stretch by stretch, where rows are neither circles nor words.
 DEVICE uint64_t starts_of_runs(const Job& job, const uint32_t* table, uint64_t first, uint64_t run, uint64_t every) {
     uint64_t breaks = job.kmers.breaks[first / 64], starts = 0;
     uint32_t end = min_of(num_letters(job) - first, 64);

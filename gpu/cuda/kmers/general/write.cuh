@@ -61,8 +61,8 @@ struct StartTile {
     uint16_t starts[LETTER_TILE];
 };
 
-// The codes of sixteen letters. `strange` is set where k-mers of the class BASE could hold one that is none
-// of the four: no run ends there, and it has no code.
+// Returns the codes of sixteen letters. Sets `strange` if one of them is none of the four and may be in a k-mer of the
+// class BASE: it ends no run, and has no code.
 DEVICE uint32_t codes_of_sixteen(const FourLetters& four, const uint32_t* table, uint64_t place, bool& strange) {
     uint32_t differ = 0;
     uint4 letters = sixteen_letters(four, static_cast<uint32_t>(place));
@@ -77,7 +77,7 @@ DEVICE uint32_t codes_of_sixteen(const FourLetters& four, const uint32_t* table,
     return codes;
 }
 
-// Fills a warp's tile; whether k-mers can be read from it.
+// Fills a warp's tile; returns whether k-mers can be read from it.
 DEVICE bool load_tile(const Job& job, const FourLetters& four, const uint32_t* table, uint64_t first, StartTile& tile) {
     if (job.kmers.letters || !job.kmers.four_letters || four.k < 2 || job.kmers.can_wrap || job.kmers.has_words ||
         job.kmers.own_spans)
@@ -108,8 +108,8 @@ DEVICE uint32_t id_in_tile(const Job& job, const FourLetters& four, const uint32
     return four.first_id + (shift_left(tile.codes[i / 16 + 1], tile.codes[i / 16], i % 16 * 2) >> (32 - 2 * four.k));
 }
 
-// Numbers of the letters of a warp's tile that begin ids, in order; returns how many. Each lane has the
-// start bits of 64 letters.
+// Lists the letters of a warp's tile that begin ids, in order; returns how many there are. Each lane has the start bits
+// of 64 letters.
 DEVICE uint32_t list_starts(uint64_t starts, uint16_t* letters) {
     uint32_t own = (threadIdx.x & 31) * 64;
     uint32_t sums = join_lanes(count_bits(starts), [](uint32_t a, uint32_t b) { return a + b; });
@@ -119,7 +119,7 @@ DEVICE uint32_t list_starts(uint64_t starts, uint16_t* letters) {
     return __shfl_sync(ALL_LANES, sums, 31);
 }
 
-// A warp takes a tile, 32 neighbouring ids at a time.
+// Writes the ids of a warp's tile, 32 neighbouring ids at a time.
 DEVICE void write_starts_of_tile(const Job& job, const FourLetters& four, const uint32_t* table, StartTile& shared,
                                  uint64_t tile) {
     bool is_packed = load_tile(job, four, table, tile * LETTER_TILE, shared);
@@ -147,7 +147,7 @@ DEVICE void write_places_stage(const Job& job, uint32_t* table, StartTile* tiles
         write_starts_of_tile(job, four, table, tiles[threadIdx.x / 32], tile);
 }
 
-// The spans of a post-processed answer: those of the ids, and (0, 0) for begin and end tokens.
+// Writes the spans of a post-processed answer: those of the ids, and (0, 0) for begin and end tokens.
 DEVICE void post_process_own_spans_stage(const Job& job, uint32_t block, uint32_t num_blocks) {
     walk_post_processed(
         job, block, num_blocks,

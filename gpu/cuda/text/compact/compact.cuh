@@ -111,7 +111,7 @@ template <class Count> DEVICE uint64_t ids_before(const Count* group_offsets, ui
     return group_offsets[unit / WARPS] + __reduce_add_sync(ALL_LANES, of_lane);
 }
 
-// The same; the whole warp calls it.
+// The ids before a unit; the whole warp calls it.
 template <class Count> DEVICE uint64_t ids_before(const Job& job, const Count* group_offsets, uint32_t unit) {
     return ids_before(group_offsets, unit, ids_of_lane(job, unit));
 }
@@ -152,7 +152,7 @@ DEVICE void write_unit(const Job& job, const BinBegins& begins, const Records& o
     uint32_t record = number < own.end ? records[number] : 0;
     uint32_t next = number + 32 < own.end ? records[number + 32] : 0, count = count_of(job, record);
     for (uint32_t left = own.end - own.first; left; left -= min_of(32, left), number += 32) {
-        // Records are fetched two steps ahead, their counts one, so that no load is waited for.
+        // Records are loaded two steps ahead and their counts one step ahead, so that no step waits for a load.
         uint32_t after = number + 64 < own.end ? records[number + 64] : 0, next_count = count_of(job, next);
         bool here = number < own.end, miss = record & MISS;
         if (!__any_sync(ALL_LANES, miss)) {

@@ -3,7 +3,7 @@
 //
 //     count_tiles    compact_to_host: every block adds all counts up, stores its tiles' ids and its rows' begins
 //
-// Every block adds the counts up for itself, which takes less time than waiting for one that does.
+// Every block adds all counts up for itself, which takes less time than waiting for another block.
 //
 // Invariant: the ids before each tile are the same in every block, so that blocks need not wait for each other.
 #pragma once
@@ -44,7 +44,7 @@ DEVICE void compact_tiles_to_host(const Job& job, CompactToHostShared& shared, c
 DEVICE void compact_to_host_stage(const Job& job, CompactToHostShared& shared, const BinBegins& begins,
                                   uint64_t num_ids, uint32_t block, uint32_t num_blocks) {
     compact_tiles_to_host(job, shared, begins, num_ids, block, num_blocks);
-    // The offsets and the report are made while the ids are on their way.
+    // The offsets and the report are written while the ids are still being stored.
     GroupSums<uint32_t> sums = {shared.group_offsets, num_ids};
     row_offsets_stage<SMALL_PARTS>(job, sums, job.host.host_offsets, block, num_blocks);
     report_faults(job, block, num_blocks);

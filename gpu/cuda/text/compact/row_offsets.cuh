@@ -1,4 +1,4 @@
-// The number of ids before each row where rows are short: a block has a tile and all rows that begin in it.
+// Finds the number of ids before each row where rows are short: a block has a tile and all rows that begin in it.
 //
 //     pieces    0   1     2   3        records of the tile
 //     ids       2   1     3   1        before each: 0 2 3 6

@@ -1,5 +1,6 @@
 // The kernel of the smallest batches. Launch: one block of BLOCK threads, FUSED_SHARED bytes of dynamic shared memory.
 // The Job comes with the launch.
+// text/fused/stages.cuh draws the stages and has the invariant.
 #include "text/fused/stages.cuh"
 
 using namespace warptok::text;

@@ -1,5 +1,6 @@
 // The kernel of other small batches. Launch: CLUSTER blocks of BLOCK threads, which are one cluster, with FUSED_SHARED
 // bytes of dynamic shared memory each. The Job comes with the launch.
+// text/fused/stages.cuh draws the stages and has the invariant.
 #include "text/fused/stages.cuh"
 
 using namespace warptok::text;

@@ -1,6 +1,7 @@
 // The kernel of batches that fill the device and yet end soon. Launch: cooperative, at most GRID_BLOCKS blocks of BLOCK
 // threads a multiprocessor, so that all run at a time, with FUSED_SHARED bytes of dynamic shared memory each. The Job
 // comes with the launch.
+// text/fused/stages.cuh draws the stages and has the invariant.
 #include "text/fused/stages.cuh"
 
 using namespace warptok::text;

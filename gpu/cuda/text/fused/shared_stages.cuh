@@ -31,8 +31,8 @@ struct OneGrid {
     static DEVICE_METHOD void wait(const Job& job) { wait_for_grid(job.launch.grid_arrivals); }
 };
 
-// Out of line, as most batches need none of them: with special tokens and post-processing in its midst the compiler
-// makes a kernel's loads one by one, each in front of where it is used.
+// Not inlined, as most batches need none of these stages. With special tokens and post-processing inlined, the compiler
+// orders a kernel's loads one by one, each directly in front of its use.
 template <class Threads>
 DEVICE_NOINLINE void accept_special(const Job& job, OrbitShared& shared, uint32_t block, uint32_t num_blocks) {
     enter_special_stage<FIRST_ROUND>(job, block, num_blocks);
@@ -61,7 +61,7 @@ template <class Threads, class Shared> struct FusedLaunch {
 
     DEVICE_METHOD void wait() const { Threads::wait(job); }
 
-    // The batch to the device, rows marked; `meanwhile` is done while its first bytes are on their way.
+    // Loads the batch to the device and marks its rows; runs `meanwhile` while the first bytes are loading.
     template <class Work> DEVICE_METHOD void load_batch(Work meanwhile) const {
         uint64_t i = block * static_cast<uint64_t>(BLOCK) + threadIdx.x, stride = num_blocks * BLOCK;
         HostItem item = host_item(job, i);

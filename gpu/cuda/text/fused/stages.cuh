@@ -1,11 +1,11 @@
 // The fused kernel: all stages of a small batch of text in one launch, the same that are kernels of their own in larger
 // ones.
 //
-// The stages for long runs and long pieces are not among them. Where one is needed, STATUS_FALLBACK says so, and the
-// launch writes no answer. A block or a cluster has done little by then: single launches encode the batch anew. A grid
-// has done more: single launches go on from where it stopped. Where they were needed for the batch before this one,
-// the host expects the same of this one (planned_fallback): it queues them behind the grid, and the grid stops there
-// whatever it finds.
+// The fused kernel lacks the stages for long runs and long pieces. Where a batch needs one, the launch sets
+// STATUS_FALLBACK and writes no answer. A block or a cluster has done little by then, so single launches encode the
+// whole batch. A grid has done more, so single launches continue where it stopped. If the batch before this one needed
+// them, the host expects that this one does, too (planned_fallback): it queues them behind the grid, and the grid stops
+// there in any case.
 //
 //     load   special   pretokenize   split   look up   merge   compact   post-process   store
 //                    ^             ^       ^
@@ -104,7 +104,7 @@ template <class Threads, class Policy> struct FusedTextLaunch : FusedLaunch<Thre
     }
 };
 
-// From the text to the answer, both in pinned host memory.
+// Encodes a batch from its text to the answer, both in pinned host memory.
 template <class Threads, class Policy>
 DEVICE void encode_fused(const Job& job, FusedShared& shared, uint32_t block, uint32_t num_blocks) {
     FusedTextLaunch<Threads, Policy> launch = {{job, shared, block, num_blocks}};

@@ -1,8 +1,8 @@
-// Implicit pieces: they are no token and are not merged, as their ids follow from the record.
+// Implicit pieces are no tokens, but need no merging, since their ids follow from the record.
 //
 //   - LISTED: a character of three bytes, alone or behind a blank; the vocabulary's tables list its ids
 //     (gpu/text/cjk_characters.py).
-//   - PLAIN: a byte, and then another one repeated, of which no pair merges, as "\n    " in GPT-2.
+//   - PLAIN: a byte and then another byte repeated, where no pair merges, such as "\n    " in GPT-2.
 //   - Other pieces of two and three bytes. Behind their first merge no pair merges: else the merges would give the
 //     whole piece, and it would be a token (docs/internals/text-bpe.md, A table of whole pieces). So two bytes stay
 //     two, and of three bytes the first pair is merged, or the second, or none:
@@ -22,10 +22,10 @@ constexpr uint32_t LISTED_SHIFT = 22;  // Of the number of ids - 2, above which 
 
 DEVICE uint32_t small_record_of(uint32_t kind, uint32_t rest) { return MISS | SMALL | kind << KIND_SHIFT | rest; }
 
-// The record of what find_short says to be listed.
+// The record of a piece for which find_short found listed ids.
 DEVICE uint32_t listed_record(uint32_t found) { return small_record_of(LISTED, found & ~LISTED_IDS); }
 
-// The record of a byte and of another one up to `length`, NO_ID where these merge.
+// The record of a byte and another one repeated up to `length` bytes; NO_ID where these merge.
 DEVICE uint32_t plain_record(const Job& job, uint32_t first, uint32_t second, uint32_t length) {
     if (__ldg(job.text.byte_pairs + (second << 8 | first)) != NO_RANK) return NO_ID;
     if (length > 2 && __ldg(job.text.byte_pairs + second * 257) != NO_RANK) return NO_ID;

@@ -1,8 +1,9 @@
-// Begins to merge a piece behind the first merges of its runs: lines of dashes, stars, zeros.
+// Gives runs of one byte in a piece a head start: their first merges come from a table. Such runs are lines of dashes,
+// stars or zeros.
 //
-// A run of one byte is put into the columns as the symbols that its own merges make of it, where no
-// merge with a neighbour can come before them (docs/internals/text-bpe.md, Head start). gpu/text/byte_runs.py makes
-// the tables for both:
+// A run of one byte enters the columns as the symbols that its own merges make of it, if no merge with a neighbour can
+// come before these merges (docs/internals/text-bpe.md, Head start). gpu/text/byte_runs.py makes the tables of the
+// symbols and of the safe neighbours:
 //
 //     place   0  1 2 3 4 5 6 7  8      row of seven '-': ---- -- -, ranks (----, --) and (--, -),
 //     before  |  - - - - - - -  +      unsafe behind ' ' and others, safe behind '|' and in
@@ -10,7 +11,7 @@
 //
 // The pairs at both ends of a run are looked up.
 //
-// Invariant: a run begins as its own merges make it only where nothing beside it can merge earlier
+// Invariant: a run gets a head start only where nothing beside it can merge earlier
 // (docs/internals/text-bpe.md, Head start).
 #pragma once
 #include "text/merge/place_bits.cuh"
@@ -124,9 +125,9 @@ DEVICE uint32_t key_of_symbols(const PairRanks& table, const PairFilter* filter,
     return key_of(rank_in(table, pair, load_bucket(table, pair, is_needed), is_needed), place);
 }
 
-// Puts the lanes' runs into the columns, which hold the bytes of the piece and no keys where runs are.
-// All lanes of the warp call it. All runs are there before the pairs at their ends are looked up, once
-// each where two runs meet.
+// Puts the lanes' runs into the columns, which hold the bytes of the piece, and no keys at the places of runs. All
+// lanes of the warp call it. All runs are written before the pairs at their ends are looked up; a pair between two runs
+// is looked up once.
 template <uint32_t LANES>
 DEVICE void start_runs(const PairRanks& table, const PairFilter* filter, Group<LANES>& group, const Run& run,
                        const Places& covered, uint32_t length) {

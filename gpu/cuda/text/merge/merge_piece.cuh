@@ -1,7 +1,7 @@
 // Byte-pair encoding of pieces by a warp, LANES lanes for a piece of up to 16 * LANES bytes.
 //
-// The lowest rank is merged first, the leftmost of equal ones first, until no pair has a rank: the
-// definition itself. One step for "abab" where ab has the lowest rank:
+// As byte-pair encoding is defined, the pair of the lowest rank is merged first, and of equal ranks the leftmost pair,
+// until no pair has a rank. One step for "abab" where ab has the lowest rank:
 //
 //     before   a  b  a  b      keys ab ba ab        the lowest key is that of place 0
 //     after    ab .  a  b      keys ab+a . ab       the pairs on both sides are looked up anew
@@ -58,9 +58,8 @@ DEVICE void load_all_pairs(const Merging& merging, const Group<LANES>& group, co
         ranks_of_bytes(merging.byte_pairs, fours[slot].bytes, fours[slot].ranks);
 }
 
-// Fills a lane's part of the columns with the bytes of a piece, and the keys of their pairs but for
-// those places that are covered otherwise; returns its lowest key. Where the launch is latency bound it loads all
-// pairs at once.
+// Fills a lane's part of the columns with the bytes of a piece and the keys of their pairs, except at covered places;
+// returns the lane's lowest key. Where the launch is latency bound, it loads all pairs at once.
 template <uint32_t LANES, uint32_t SLOTS, class Policy>
 DEVICE uint32_t begin_bytes(const Merging& merging, Group<LANES>& group, const uint8_t* text, uint32_t length,
                             const Places& covered) {
@@ -151,8 +150,8 @@ DEVICE void merge_pair(const Merging& merging, Group<LANES>& group, uint32_t key
     group.key(changed) = key_of(rank_in(merging.table, pair, two, is_needed), changed);
 }
 
-// Encodes a piece of up to 16 * LANES bytes, none where length is 0, in the group's columns: from
-// place 0 on each word is a token. All lanes of the warp call it.
+// Encodes a piece of up to 16 * LANES bytes in the group's columns; there is no piece if the length is 0. Each word
+// from place 0 on is then a token. All lanes of the warp call it.
 template <uint32_t LANES, uint32_t SLOTS, class Policy>
 DEVICE void merge_piece(const Merging& merging, Group<LANES>& group, const uint8_t* text, uint32_t length) {
     uint32_t lowest = begin_piece<LANES, SLOTS, Policy>(merging, group, text, length);

@@ -1,8 +1,8 @@
-// The rank of two neighbouring symbols: the place of their merge in the vocabulary's list.
+// Looks up the rank of two neighbouring symbols, which is the place of their merge in the vocabulary's list.
 //
-// Symbols are numbered so that a rank is also what it gives: a byte is its value, what the merge of
-// rank r gives is 256 + r. A hash table holds all pairs, two to a bucket; a filter in shared memory
-// knows most pairs that do not merge, and a table holds the ranks of all pairs of bytes.
+// The number of a symbol follows from its rank: a byte is its value, and the merge of rank r gives the symbol 256 + r.
+// A hash table holds all pairs, two to a bucket. A filter in shared memory excludes most pairs that do not merge. A
+// table holds the ranks of all pairs of bytes.
 //
 // Invariant: a pair that the filter does not know has no rank; a rank is found by comparing the whole pair.
 #pragma once

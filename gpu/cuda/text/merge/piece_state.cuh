@@ -6,15 +6,15 @@
 //     word   symbol | its bytes << WORD_BITS; the same at the symbol's last place
 //     key    rank << PLACE_BITS | place of the pair with the symbol behind it, or NO_KEY
 //
-// The lowest key is the pair to merge next: lowest rank first, leftmost of equal ones first. A
-// symbol's neighbours are found by lengths, its last place is what the one behind it looks at:
+// The lowest key is that of the pair to merge next: the lowest rank, and the leftmost of equal ranks. The lengths lead
+// to a symbol's neighbours; the symbol behind it reads the word at its last place:
 //
 //     place     0    1    2    3    4          ab = merge of rank 7 (symbol 263)
 //     word    263/2  /2  263/2 /2  c/1         places 1 and 3 matter by their lengths only
 //     key     abab        -         -
 //
-// Keys of a piece lie one behind the other, its fours permuted so that all lanes of a warp read four
-// keys each without bank conflicts; words lie so that equal places of all pieces are side by side.
+// The keys of a piece are contiguous, but their groups of four are permuted so that all lanes of a warp read four keys
+// each without bank conflicts. Words of the same place of all pieces are side by side.
 #pragma once
 #include "text/merge/pair_ranks.cuh"
 
@@ -37,8 +37,8 @@ DEVICE uint32_t key_of(uint32_t rank, uint32_t place) {
 DEVICE uint32_t length_of(uint32_t word) { return word >> WORD_BITS; }
 DEVICE uint32_t symbol_of(uint32_t word) { return word & ((1u << WORD_BITS) - 1); }
 
-// The columns of one piece, as one of its lanes sees them. Lanes own fours of places in turn: those
-// of four f are of lane f % LANES, in its slot f / LANES.
+// The columns of one piece, as one of its lanes sees them. Lanes own groups of four places in turn: group f is that of
+// lane f % LANES, in its slot f / LANES.
 template <uint32_t LANES> struct Group {
     static constexpr uint32_t GROUPS = 32 / LANES;  // Pieces of a warp.
     uint32_t *keys, *words;

@@ -1,4 +1,4 @@
-// A bit for each place of a piece of up to 128 bytes.
+// A set of places of a piece of up to 128 bytes, a bit for each place.
 #pragma once
 #include "text/merge/piece_state.cuh"
 

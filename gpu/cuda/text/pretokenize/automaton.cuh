@@ -1,9 +1,10 @@
-// Where pretokens begin: one thread reads a chunk of 64 bytes of text through its rule's automaton, or
-// in small batches a part of one: SIZE bytes, a multiple of 16.
+// Finds where pretokens begin: a thread runs the automaton of the pretokenizer over a chunk of 64 bytes of text, or in
+// small batches over SIZE bytes of it, a multiple of 16.
 //
-// Tables, states and outputs: gpu/text/pretokenizer_automaton.py. A thread starts a few bytes before its chunk, in the
-// state ANYWHERE, and reads on behind it while a later character may still say that a pretoken began
-// inside. What it cannot know after a bounded way is left to the slow way (text/pretokenize/tile_maps.cuh).
+// gpu/text/pretokenizer_automaton.py describes tables, states and outputs. A thread starts a few bytes before its
+// chunk, in the state ANYWHERE, and reads on behind the chunk while a later character may still decide that a pretoken
+// began inside. What a bounded number of bytes does not decide is left to the slow way
+// (text/pretokenize/tile_maps.cuh).
 //
 //     text     ...and the  end\n    x...
 //     chunk          [he  end\n  ]           begins inside a word, ends inside white space
@@ -29,7 +30,7 @@ DEVICE Reach far_reach() { return {2048, 256}; }
 constexpr DEVICE Reach near_reach() { return {128, 112}; }
 
 constexpr uint32_t ROW_STRIDE = 33;        // Entries from row to row: odd, so that threads in one state use all banks.
-constexpr uint32_t ANYWHERE = 31;          // The state of who knows nothing.
+constexpr uint32_t ANYWHERE = 31;          // The state in which every state is possible.
 
 // Bits of an entry, as gpu/text/pretokenizer_automaton.py has them: the state that follows, and what is known of it and
 // of the step to it.
@@ -62,8 +63,8 @@ DEVICE uint32_t step(const uint32_t* entries, uint32_t row, uint32_t entry) {
     return *reinterpret_cast<const uint32_t*>(begin + row * (ROW_STRIDE * 4) + (entry & STATE_BITS));
 }
 
-// What reading leaves: the last entry, all that was in doubt, and the outputs of at most eight rows,
-// one output a byte: the top bit is that of the last row, the bits below it those of the rows before.
+// The result of reading: the last entry, all ambiguity flags so far, and the outputs of at most eight rows. Each output
+// has a byte, whose top bit is that of the last row; the bits below are those of the rows before.
 struct Trail {
     uint32_t entry, doubt, outputs;
 
@@ -210,7 +211,7 @@ DEVICE uint32_t read_next(const Reader& reader, uint64_t& place, uint32_t entry,
     return entry;
 }
 
-// Passes fours of bytes, from a place of which nothing is decided to one of which nothing is, at most `end`.
+// Skips groups of four bytes that decide nothing, up to `end` at most.
 template <class Reader>
 DEVICE uint32_t pass_fours(const Reader& reader, uint64_t& place, uint64_t end, uint32_t entry, uint32_t& doubt) {
     for (; place + 4 <= end && place % 64 <= 60; place += 4) {

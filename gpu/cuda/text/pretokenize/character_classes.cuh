@@ -1,7 +1,7 @@
-// Bytes of text as rows of an automaton's table (gpu/text/pretokenizer_automaton.py).
+// Converts bytes of text to rows of an automaton's table (gpu/text/pretokenizer_automaton.py).
 //
-// An ASCII character is its own row, another one's first byte becomes the row of its class, and the
-// others ROW_INNER, which changes nothing:
+// An ASCII character is its own row. Of any other character the first byte becomes the row of its class, and the other
+// bytes become ROW_INNER, which changes no state:
 //
 //     bytes   'a'  E4  B8  AD  ' '
 //     rows     97 137 129 129   32
@@ -113,7 +113,7 @@ DEVICE uint4 rows_at(const Reader& reader, uint64_t place, uint32_t length) {
     return to_rows(reader, words, length == 16 ? vectors[1].x : 0, length);
 }
 
-// A reader of rows that lie in shared memory already; what is further than these it looks up as others do.
+// A reader of rows that lie in shared memory already; bytes further away are looked up as by Reader.
 struct StagedReader : Reader {
     const uint8_t* rows;                   // Of the bytes from `first` to `end`, both multiples of 16.
     uint64_t first, end;

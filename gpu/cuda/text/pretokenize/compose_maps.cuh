@@ -1,10 +1,9 @@
-// The state before each bad tile, from the maps of tiles.
+// Finds the state before each bad tile from the maps of tiles.
 //
-// A block takes a *stretch* of tiles, as many as it has threads, a warp 32 of them. A good tile leaves
-// its own state whatever comes before it, so it has a map like the others. A warp chains its maps, a lane
-// a state, then learns the state before its first tile from the warps before it, then goes through its
-// tiles once more. A warp that does not know the state before its stretch begins with ANYWHERE, up to
-// the first good tile:
+// A block has a *stretch* of as many tiles as it has threads, and each warp 32 of them. A good tile has a map, too: it
+// leads from every state to its own. A warp chains its maps, a lane for each state, gets the state before its first
+// tile from the warps before it, and then goes through its tiles again. Where the state before the stretch is not
+// known, it stays ANYWHERE up to the first good tile:
 //
 //     tile         0   1    2    3   4        G  good, the state 4 behind it
 //     map          G4  m1   m2   G4  m4       B  bad

@@ -135,7 +135,7 @@ DEVICE void pretokenize_stage(const Job& job, PretokenizeShared& shared, uint32_
     else pretokenize_chunks(job, reader, block, num_blocks);
 }
 
-// The same in a fused kernel, which reports only whether there are unresolved chunks.
+// The first pass in a fused kernel, which reports only whether there are unresolved chunks.
 DEVICE void pretokenize_once(const Job& job, const PretokenizeShared& shared, uint32_t block, uint32_t num_blocks) {
     Reader reader = reader_of(job, shared);
     uint32_t quarters = num_tiles(job) * (TILE / QUARTER);

@@ -1,13 +1,13 @@
-// Reads the chunks again that the first pass did not resolve, from the states before them.
+// Reads the chunks again that the first pass did not resolve, from the states before them, which are known now.
 //
-// Invariant: behind it the start bits of all tiles are right.
+// Invariant: behind the second pass the start bits of all tiles are right.
 #pragma once
 #include "text/pretokenize/tile_maps.cuh"
 
 namespace warptok::text {
 
-// How many tiles from `tile` on leave a state and a pending place as they are: of a run, for the tile
-// behind it leaves nothing pending. The whole warp reads, so that many loads are in flight.
+// Returns how many tiles from `tile` on leave a state and a pending place unchanged. They are of one run, since the
+// tile behind a run leaves nothing pending. The whole warp reads, so that many loads are in flight.
 constexpr uint32_t PASS_LOADS = 4, PASS_STEP = PASS_LOADS * 32;
 DEVICE uint32_t tiles_passed(const Job& job, uint32_t tile, uint32_t state) {
     uint32_t begin = tile, tiles = num_tiles(job);
@@ -60,7 +60,8 @@ DEVICE uint32_t fate_behind(const Job& job, const Reader& reader, uint32_t chunk
     return job.pretokenizer.chunk_pending[(chunk + 1) * 32ull + state_of(entry)];
 }
 
-// A thread a chunk, a warp half a tile, of which the last pending place at most is decided behind it.
+// Reads the unresolved chunks, a thread a chunk and a warp half a tile. At most the last pending place of a half is
+// decided behind it.
 DEVICE void redo_tiles_stage(const Job& job, PretokenizeShared& shared, uint32_t block,
                              uint32_t num_blocks) {
     if (!job.pretokenizer.bad_tiles[0]) return;

@@ -1,24 +1,24 @@
 // The slow way of pretokenizing: tiles of text whose starts depend on far-away characters.
 //
-// A tile is *bad* when a chunk of it was not resolved, when nothing begins in it, or when the state
-// behind it is not known; that matters where any chunk was not resolved. Three steps, each linear in
-// the text, with a *map* for each certain state that may stand before a stretch of text: the state
-// behind it, and what becomes of a place that was pending before it.
+// A tile is *bad* if one of its chunks was not resolved, if no pretoken begins in it, or if the state behind it is not
+// known. The last two matter only in batches with unresolved chunks. A *map* of a stretch of text gives, for each state
+// that may be before it, the state behind it and the fate of a place that was pending before it. There are three steps,
+// each linear in the text:
 //
-//     map      chunks of bad tiles, and of the tile behind each: from every state, all side by side;
-//              chained, they give the tile's own map, what stands before each chunk, and what becomes
-//              of a place that is pending there (below)
-//     enter    follows the maps of tiles: the state before each bad one (text/pretokenize/compose_maps.cuh)
-//     redo     reads chunks again, from states that are known now; a place still pending at a chunk's
-//              end has its fate in the maps (text/pretokenize/second_pass.cuh)
+//     map      maps the chunks of bad tiles and of the tile behind each, all in parallel; chained, these maps
+//              give the tile's map, the state before each chunk, and the fate of a place that is pending
+//              there (below)
+//     enter    follows the maps of tiles to the state before each bad tile (text/pretokenize/compose_maps.cuh)
+//     redo     reads chunks again from the states that are known now; the maps have the fate of a place that
+//              is pending at the end of a chunk (text/pretokenize/second_pass.cuh)
 //
 //     chunk              0            1            2          tile
 //     map of state 3     5, pending   5, pending   0, commit
 //     before it          3            5            5          0
 //     pending there      COMMITTED    COMMITTED    COMMITTED  COMMITTED
 //
-// Nothing that is pending before a good tile is pending behind it: it has a start, or the rule has no
-// pending places, or the data ends in it. So the maps of a run and of the tile behind it suffice.
+// A place that is pending before a good tile is decided behind it, because the tile has a start, or the rule has no
+// pending places, or the data ends in the tile. So the maps of a run and of the tile behind it suffice.
 //
 // Invariant: the map of a chunk is right for each state that may stand before it, and maps compose as the text does.
 #pragma once

@@ -1,12 +1,12 @@
-// Borders that no token of the vocabulary can lie across, by the characters on either side.
+// Finds borders that no token of the vocabulary can cross, by the characters on either side.
 //
-// Where none can, no merge is ever made across the border, so it is one of the encoding and both sides
-// are encoded apart (docs/internals/text-bpe.md, Certain boundaries).
+// No merge crosses such a border, so it is a boundary of the encoding, and both sides are encoded apart
+// (docs/internals/text-bpe.md, Certain boundaries).
 //
-// The filter has a bit for the hash of every two neighbouring characters of a token; of a character and
-// a token's incomplete one beside it, that byte of which is next to it stands for it; `byte_borders`
-// has one for every two bytes between two incomplete ones, and for every two neighbours of ASCII. A bit
-// too many only means that the text is not split at a border.
+// The filter has a bit for the hash of every two neighbouring characters of a token. If one of the two is incomplete in
+// the token, the byte of it next to the other character stands for it. `byte_borders` has a bit for the two bytes
+// between two incomplete characters, and for every two neighbouring ASCII characters. A superfluous bit only means that
+// the text is not split at a border.
 //
 // Invariant: where a bit is clear no token has what it stands for; where it is set one may.
 #pragma once

@@ -1,9 +1,9 @@
-// Splits pretokens at certain borders: long words of Chinese, Japanese or Korean fall apart into pieces of
-// one to three characters, most of them tokens, and white space where kinds of it follow each other.
+// Splits pretokens at certain borders. Long words of Chinese, Japanese or Korean become pieces of one to three
+// characters, most of which are tokens. White space is split where its kind changes.
 //
-// Candidates are borders between two characters of which at least one is not ASCII, and between two bytes of
-// white space. Of these, runs of one byte are split only where a word of start bits begins (GPT-2 has no
-// token with two blanks), and the first border of a piece is left, since look_up knows such pieces:
+// Candidates are borders between two characters of which at least one is not ASCII, and between two bytes of white
+// space. There are two exceptions. A run of one byte is split only where a word of start bits begins (GPT-2 has no
+// token with two blanks). The first border of a piece is not split, since look_up has implicit pieces for this case:
 //
 //     "\n\n\t\t\t\t  x"   pieces "\n\n", "\t\t\t\t", " ", " x"
 //

@@ -43,8 +43,9 @@ KERNEL __launch_bounds__(BLOCK) find_long(const Job* job) {
 }
 
 // A warp per window, which lies in merged_ids; WindowsShared is dynamic shared memory: text, long_pieces,
-// window_counts, tables -> merged_ids. Needs: find_long. Ensures: each window has the boundaries of the encoding of its
-// bytes.
+// window_counts, tables -> merged_ids.
+// Needs: find_long.
+// Ensures: each window has the boundaries of the encoding of its bytes.
 KERNEL __launch_bounds__(MERGE_THREADS, MERGE_BLOCKS) windows(const Job* job) {
     wait_for_kernel_before();
     windows_stage(*job, *reinterpret_cast<WindowsShared*>(memory), blockIdx.x, gridDim.x);
@@ -68,7 +69,7 @@ KERNEL __launch_bounds__(BLOCK) write_borders(const Job* job) {
     write_borders_stage(*job, blockIdx.x, gridDim.x);
 }
 
-// A block takes parts of all whole pieces, whose symbols lie in records, merged_ids and misses: text, whole_pieces,
+// A block claims parts of all whole pieces, whose symbols lie in records, merged_ids and misses: text, whole_pieces,
 // window_counts, tables -> starts, window_counts, records, merged_ids, misses, status.
 // Needs: write_borders.
 // Ensures: each whole piece has the start bits of its own encoding, or STATUS_NOT_COVERED is not 0. So no piece has

@@ -37,7 +37,7 @@ constexpr uint32_t LAST_OF_PIECE = 1u << 31;        // Of a symbol: nothing merg
 // Whether a pair of the lowest rank is loud (text/split/late_ranks.cuh).
 constexpr uint32_t NOT_TESTED = 0, QUIET = 1, LOUD = 2;
 
-struct WholePart {  // What a part says of itself.
+struct WholePart {  // The values that a part publishes.
     uint32_t count;                  // Of its symbols. If it is 0, what follows says nothing, but `lowest` and `bound`.
     uint32_t lowest, bound;          // Of its pairs, bounded; each pair is its first symbol's.
     uint32_t last_symbol, last;      // Its last symbol, its last pair's rank.
@@ -122,7 +122,7 @@ DEVICE void look_behind_part(WholeShared& shared, uint32_t number, uint32_t num_
         shared.ahead_symbols[found] = LAST_OF_PIECE, shared.ahead_ranks[found] = NO_RANK;
 }
 
-// Begins a round: reads what all parts say of themselves, and what this part needs of the others.
+// Begins a round: reads the published values of all parts, and the symbols of other parts that this part needs.
 DEVICE WholeRound begin_round(WholeShared& shared, const WholeSymbols& all, uint32_t step, uint32_t number) {
     constexpr uint32_t WORDS = sizeof(WholePart) / 4;
     const uint32_t* words = reinterpret_cast<const uint32_t*>(all.parts[step % 2]);
@@ -248,7 +248,7 @@ DEVICE uint32_t merge_part(const Job& job, WholeShared& shared, const WholeSymbo
     return count - gone;
 }
 
-// Writes what a part says of itself, which has `count` symbols; the whole block calls it.
+// Publishes the values of a part that has `count` symbols; the whole block calls it.
 DEVICE void describe(WholeShared& shared, const WholeSymbols& all, WholePart& part, uint32_t number, uint32_t count) {
     const uint32_t *symbols = all.symbols + all.begin_of(number), *ranks = all.ranks + all.begin_of(number);
     if (threadIdx.x == 0) shared.lowest = NO_RANK, shared.bound = HIGHEST, shared.last_break = 0;

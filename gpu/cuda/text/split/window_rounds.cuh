@@ -1,15 +1,16 @@
 // Byte-pair encoding of a window of up to WINDOW_BYTES bytes by a warp, in rounds.
 //
-// A round knows a *bound*: no merge of the pairs that are there makes a pair of a lower rank. So of the
-// pairs below the bound those are merged that are lower than the pairs on both sides of them, since none
-// of them can change before (docs/internals/text-bpe.md, Bounded rounds). Of overlapping pairs of one rank ("aaaa")
-// every other one is merged, from the left; where a lower one stands in front of them, they wait.
+// Each round has a *bound*: merging any present pair gives no pair of a rank below the bound. So a round merges every
+// pair below the bound that has a lower rank than the pairs on both sides, since nothing can change it before
+// (docs/internals/text-bpe.md, Bounded rounds). Of overlapping pairs of one rank ("aaaa") every other one is merged,
+// from the left; if a pair of lower rank is in front of them, they wait.
 //
 //     rank     7   3   9   5   5   5   8          bound 9: 3 is merged, and the first and third 5
 //     text     a   b   c   d   e   e   e   f      the 7 and the 9 are gone then
 //
-// Some ranks are late: what they give is part of a pair of lower rank. Where the lowest rank is late a
-// round merges all its pairs, and whatever comes of them before the next one (text/split/late_ranks.cuh).
+// Some ranks are late: the symbol that their merge gives is in a pair of a lower rank. If the lowest rank is late, a
+// round merges its pairs one after the other, and after each one the pairs of lower ranks that it gives
+// (text/split/late_ranks.cuh).
 //
 // Invariant: between two rounds, merging on from the symbols that are left gives enc of the bytes.
 #pragma once

@@ -1,4 +1,4 @@
-// What the C++ extensions of the CPU engine need of Python: buffers, errors, and work without Python's lock.
+// Helpers of the CPU engine's C++ extensions: buffers, Python exceptions, and work without Python's lock.
 #pragma once
 
 #define PY_SSIZE_T_CLEAN

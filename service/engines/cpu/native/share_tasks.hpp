@@ -1,7 +1,7 @@
-// Shares the tasks of a call among the caller and threads that wait for work as long as the process lives.
+// Shares the tasks of a call among the caller and the threads of a pool, which live as long as the process.
 //
-// To wake a thread costs the caller 5 to 10 us, and the thread is there 3 to 25 us later, on shared virtual cores
-// (2026-11). A thread that comes too late finds no task: the caller never waits for one that has not begun.
+// Waking a thread costs the caller 5 to 10 us, and the thread runs 3 to 25 us later, on shared virtual cores (2026-11).
+// A thread that begins too late finds no task: the caller never waits for a thread that has not begun.
 #pragma once
 
 #include <algorithm>
@@ -18,11 +18,11 @@
 
 #include <pthread.h>
 
-// The threads of a process that help callers, as many as one of them could use so far.
+// The helping threads of a process, as many as the largest call so far could use.
 class ThreadPool {
    public:
-    // Is never destroyed: its threads end with the process. A forked process has none of them, so it gets a pool of
-    // its own.
+    // The pool is never destroyed; its threads end with the process. A forked process has none of them, so it makes
+    // its own pool.
     static ThreadPool& instance() {
         static const bool is_made = [] {
             replace();
@@ -51,7 +51,7 @@ class ThreadPool {
         std::atomic<size_t> num_running{0};
         Job* next = nullptr;
     };
-    static constexpr auto SPIN = std::chrono::microseconds(20);   // A thread that sleeps takes as long to be back.
+    static constexpr auto SPIN = std::chrono::microseconds(20);   // Waking a sleeping thread takes as long.
     static constexpr auto ASKING = std::chrono::milliseconds(50);
 
     static ThreadPool*& pool() {
@@ -71,7 +71,7 @@ class ThreadPool {
         has_work_.notify_one();
     }
 
-    // Starts threads until there are so many; fewer if the process may have no more.
+    // Starts threads until there are `count`, or fewer if the system refuses more.
     void start_threads(size_t count) {
         if (num_threads_ >= count) return;
         sigset_t all, before;
@@ -96,7 +96,7 @@ class ThreadPool {
             if (has_more) has_work_.notify_one();
             job.call(job.context);
             lock.lock();
-            if (--job.num_running == 0) has_ended_.notify_all();   // The job may be gone when the lock is.
+            if (--job.num_running == 0) has_ended_.notify_all();   // The job may end with the lock.
         }
     }
 

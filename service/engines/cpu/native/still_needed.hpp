@@ -8,13 +8,14 @@
 #include <chrono>
 #include <thread>
 
-// Is thrown in a thread that works for a result that nobody needs.
+// Thrown in a thread that works on a result that is no longer needed.
 struct Abandoned {};
 
-// Is made by the thread that calls an extension; only this thread asks, others learn from it.
+// Holds whether the result is still needed. The thread that calls an extension makes it; only this thread asks Python,
+// and the other threads read its answer.
 class StillNeeded {
    public:
-    // `should_continue` is a callable object that says whether the result is needed.
+    // `should_continue` is a callable object that returns whether the result is needed.
     explicit StillNeeded(PyObject* should_continue) : should_continue_(should_continue) {}
 
     // Throws Abandoned if the result is not needed any more. Costs some tens of nanoseconds.
@@ -23,7 +24,8 @@ class StillNeeded {
         if (is_abandoned_.load(std::memory_order_relaxed)) throw Abandoned();
     }
 
-    // Asks, if it was long ago; for the caller, with or without Python's lock. An exception stays Python's error.
+    // Asks Python if the last time was INTERVAL ago; the calling thread calls it, with or without Python's lock. An
+    // exception stays set in Python.
     void ask() {
         auto now = std::chrono::steady_clock::now();
         if (is_abandoned_ || now < next_) return;

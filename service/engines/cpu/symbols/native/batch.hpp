@@ -1,13 +1,17 @@
-// Encodes the rows of a batch by several threads, long rows in parts.
+// Encodes the rows of a batch by several threads; long rows are cut into parts.
 //
-//     measure    the flags of each row's bytes decide how it is encoded, or why it is left; then its ids are counted
-//     write      every part writes its ids to their place
+//     measure    decides by the flags of a row's bytes how to encode it, or why it is skipped; counts its ids
+//     write      writes the ids of every part to their places
 //
-// A part has the ids of what begins in it, and reads up to k letters behind its end. Where runs of letters have frames
-// of their own, it must know how many letters of its first run are in front of it: `Part::before`.
+// The ids of a part are those that begin in it; a part reads up to k letters behind its end. K-mers count from the
+// begin of a run of letters, so a part needs the number of letters of its first run that are in front of it:
+// `Part::before`.
 //
-// The measuring is left out where counts follow from lengths and rows are only written: then `write` finds the rows
-// that are left, whose ids mean nothing.
+//     row       A C G T A C G T A C N A C        k = 3, stride 3
+//     parts     |- - - - - -|- - - - - - -|      the second part has before = 6 and begins with the k-mer GTA
+//
+// `measure` reads no bytes where counts follow from lengths and rows are only written. Then `write` finds the skipped
+// rows, whose ids are void.
 #pragma once
 
 #include <algorithm>
@@ -19,22 +23,22 @@
 
 namespace symbols {
 
-// The least bytes of a thread: they take about 30 us, as long as to wake it.
+// The minimum number of bytes for a thread: they take about 30 us, as long as waking it.
 constexpr int64_t CHARACTERS_A_THREAD = 1 << 17, KMERS_A_THREAD = 1 << 16;
 
 struct Options {
-    bool is_other_strand, is_circular, has_spans, is_counted;   // is_counted: counts are needed, and no ids.
+    bool is_other_strand, is_circular, has_spans, is_counted;   // is_counted: only counts are needed.
 };
 
 // Rows, or a part of one row, that a thread encodes at once.
 struct Part {
     int64_t first_row, end_row;
-    int64_t begin, end;                // Of a part: places in its row.
+    int64_t begin, end;                // Places in the row, if this is a part of one.
     bool is_row_begin = true, is_row_end = true;
     uint8_t flags = 0;
     int64_t before = 0;                // Letters of the run that is cut at `begin`, in front of it.
     int64_t behind = 0;                // Letters of the run that is cut at `end`, within the part.
-    int64_t count = 0, first_id = 0;   // Its ids, and those of the row's parts in front of it.
+    int64_t count = 0, first_id = 0;   // The number of its ids, and of the ids of the row's parts in front of it.
 
     bool is_part() const { return !is_row_begin || !is_row_end; }
 };
@@ -79,7 +83,8 @@ class BatchEncoder {
         add_up();
     }
 
-    // Writes the ids of each row from its offset on. Rows may have a reason only then: their ids mean nothing.
+    // Writes the ids of each row from its offset on. Without measuring, rows get their reasons here; the ids of such
+    // rows are void.
     template <typename Id>
     void write(const int64_t* out_offsets, const Around& around, Id* ids, Span* spans) {
         share([&](Thread& thread, Part& part) {
@@ -183,7 +188,7 @@ class BatchEncoder {
     void measure_lengths() {
         for (int64_t row = 0; row < static_cast<int64_t>(counts.size()); row++) {
             const uint8_t *begin = data_ + offsets_[row], *end = data_ + offsets_[row + 1];
-            bool has_no_kmer = sent_length(row) < rules_.k;   // Then `write` meets none of its letters.
+            bool has_no_kmer = sent_length(row) < rules_.k;   // `write` reads none of its letters then.
             if (set_reason(row, has_no_kmer ? rules_.flags_of(begin, end) : 0)) continue;
             counts[static_cast<size_t>(row)] = count_whole(row);
         }
@@ -198,7 +203,7 @@ class BatchEncoder {
     // The ids of a row that is one run of letters.
     int64_t count_whole(int64_t row) const { return count_run({0, length_of(row), 0, length_of(row)}); }
 
-    // Sets the reason why a row with these flags is left; false if it is not.
+    // Sets the reason why a row with these flags is skipped; returns false if it is not skipped.
     bool set_reason(int64_t row, uint8_t flags) {
         Reason reason = NONE;
         uint8_t left = REFERENCE;
@@ -247,7 +252,8 @@ class BatchEncoder {
         part.behind = last - run;
     }
 
-    // Decides how a row in parts is encoded: at once if it has words or signs; returns whether its parts must be counted.
+    // Decides how to encode a row that is cut into parts: as a whole if it has words or signs. Returns whether its
+    // parts must be counted.
     bool decide_cut_row(size_t first) {
         int64_t row = parts_[first].first_row, before = 0;
         uint8_t flags = 0;
@@ -359,7 +365,7 @@ class BatchEncoder {
     const int64_t* offsets_;
     const Options options_;
     const Shares shares_;
-    std::vector<uint8_t> flags_;     // Of each row's bytes together, where rows are measured.
+    std::vector<uint8_t> flags_;     // The flags of each row's bytes, or-ed, if rows are measured.
     std::vector<Part> parts_;
 };
 

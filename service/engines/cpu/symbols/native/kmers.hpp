@@ -1,7 +1,8 @@
 // Encodes runs of letters: k-mers at every letter in blocks, k-mers farther apart one by one.
 //
-// At every letter, numbers of 2, 4, ... letters are made of two of half the length, and those of the lengths in the
-// binary digits of k are joined, so that k = 6 takes three steps; each is a loop that the compiler vectorizes.
+// For k-mers at every letter, a number of 2, 4, ... letters is computed from two numbers of half as many letters. The
+// numbers whose lengths are the binary digits of k are joined, so k = 6 takes three steps. Each step is a loop that the
+// compiler vectorizes.
 //
 //     codes     0 1 2 3 0 1 ...         A C G T A C
 //     pairs     1 6 11 12 1 ...         4 * code + next code
@@ -18,7 +19,7 @@
 
 namespace symbols {
 
-constexpr int64_t BLOCK = 2048;   // Ids at once, so that the numbers stay in the first cache.
+constexpr int64_t BLOCK = 2048;   // Ids at a time, so that the numbers stay in the first-level cache.
 constexpr int64_t BUFFER = BLOCK + MAX_K;
 
 // Writes one id for each letter; returns the flags of all of them.
@@ -114,7 +115,8 @@ class KmerEncoder {
    public:
     explicit KmerEncoder(const Rules& rules) : rules_(rules), narrow_(rules), wide_(rules) {}
 
-    // Writes the ids of a run whose place `run.begin + i` is `letters[i]`; returns the flags of the letters that it met.
+    // Writes the ids of a run whose place `run.begin + i` is `letters[i]`; returns the flags of the letters that it
+    // met.
     template <typename Id>
     uint8_t write(const uint8_t* letters, int64_t place, const Run& run, Writer<Id>& writer) {
         RunIds ids(rules_, run);

@@ -8,10 +8,10 @@
 
 namespace symbols {
 
-// What a byte means to the row that holds it.
+// Properties of a byte that decide how its row is encoded.
 enum Flag : uint8_t {
     REFERENCE = 1,       // The row may need the reference, for example for a special token.
-    HIGH = 2,            // No ASCII.
+    HIGH = 2,            // The byte is not ASCII.
     BREAK = 4,           // Ends a run of letters: another kind than LETTER; of characters: gives no id.
     SIGN = 8,            // Splits the k-mers that hold it into several unknown ids.
     SPACE = 16,          // White space that separates k-mers or parts of a sequence.
@@ -50,11 +50,11 @@ struct Rules {
     uint8_t all_flags = 0;       // Of all bytes.
 
     bool is_characters() const { return k == 0; }
-    // Whether the number of a row's ids follows from its length, unless the row is left.
+    // Whether the number of a row's ids follows from its length, unless the row is skipped.
     bool has_fixed_counts() const { return stride == 1 && !(all_flags & (BREAK | SIGN | SPACE)); }
     bool fits_16_bits() const { return first_id + num_kmers <= 1 << 16 && unknown_id < 1 << 16; }
 
-    // The rules of the letters opposite each letter.
+    // The rules for rows of the other strand, by the complement of each letter.
     Rules opposite(const uint8_t* complement) const {
         Rules rules = *this;
         for (int byte = 0; byte < 256; byte++) {

@@ -6,7 +6,7 @@
 //     write(measured, offsets, prefix, suffix, piece_size, ids, spans)
 //
 // `measure` and `write` release Python's lock. `measure` keeps data and offsets alive with its result. Where counts
-// follow from lengths, `write` finds the rows that have none: `counts` says them then.
+// follow from lengths, `write` finds the rows without ids, and `counts` returns them after it.
 #include "../../native/python_buffers.hpp"
 
 #include "batch.hpp"
@@ -126,7 +126,7 @@ PyObject* counts(PyObject*, PyObject* arguments) {
     Py_RETURN_NONE;
 }
 
-// Whether each row's ids and those around them are within the arrays.
+// Whether the arrays have room for each row's ids and the begin and end tokens around them.
 bool fits(const symbols::BatchEncoder& batch, const View& offsets, const symbols::Around& around, size_t num_ids) {
     auto* begins = offsets.elements<const int64_t>();
     if (offsets.size<int64_t>() != batch.num_rows() + 1 || begins[0] < 0) return false;

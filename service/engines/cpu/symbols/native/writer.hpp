@@ -11,7 +11,7 @@ struct Span {
     int64_t begin, end;
 };
 
-// Ids around those of each row, or around every `piece_size` of them (0: around the whole row).
+// The begin and end tokens around each row, or around every `piece_size` of its ids (0: around the whole row).
 struct Around {
     const int32_t *prefix, *suffix;
     int64_t prefix_size, suffix_size, piece_size;
@@ -70,7 +70,7 @@ class Writer {
         }
     }
 
-    // Writes the id in a table, masked, of each letter; returns the entries of all of them together.
+    // Writes for each letter the id in its entry of a table, without flags; returns all entries, or-ed.
     uint32_t look_up(const uint8_t* letters, int64_t count, const uint32_t* table, uint32_t mask, int64_t begin) {
         uint32_t found = 0;
         while (count) {
