@@ -24,8 +24,8 @@ struct Reach {  // Bytes that a thread reads at most: before its chunk, a power 
     uint32_t before, behind;
 };
 
-// How far to read: what is further away is left to the slow way. A small batch is done sooner so, side by side, and a
-// large one later, as the slow way reads bad tiles from every state.
+// How far a thread reads; the slow way decides what needs more bytes. near_reach makes small batches faster and large
+// ones slower, because the slow way reads bad tiles from every state.
 DEVICE Reach far_reach() { return {2048, 256}; }
 constexpr DEVICE Reach near_reach() { return {128, 112}; }
 

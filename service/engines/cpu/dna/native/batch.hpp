@@ -1,15 +1,16 @@
 // Encodes the rows of a batch by several threads, long rows in parts.
 //
-// A row is cut where bases alone are near, and neighbouring parts overlap. Each is encoded as if its text were all.
-// Two are joined at a common boundary whose tokens are compatible: then all neighbours are, so that the ids are those
-// of the whole row (docs/internals/text-bpe.md, *Pairs decide*).
+// A row is cut where all letters nearby are bases, and neighbouring parts overlap. Each part is encoded as a text of
+// its own. Two parts are joined at a common boundary where the tokens on both sides are compatible. Then all
+// neighbouring tokens are compatible, so the ids are those of the whole row (docs/internals/text-bpe.md, *Pairs
+// decide*).
 //
 //     part 0   ..|---|--|----|---|-|            cut ^, overlap of MARGIN letters on both sides
 //     part 1            |-|---|-|----|..
 //                          ^
 //                joined     |: a boundary of both
 //
-// Parts without one are rare: the right one is encoded again from a boundary of the left one.
+// If two parts have no such boundary, which is rare, the right one is encoded again from a boundary of the left one.
 #pragma once
 
 #include <mutex>
@@ -22,7 +23,7 @@ namespace dna {
 
 constexpr int64_t MARGIN = MAX_LETTERS;
 constexpr int64_t MIN_TASK_BYTES = 4 * MARGIN;
-constexpr int64_t THREAD_BYTES = 1 << 13;  // Take 30 to 60 us, longer than to wake a thread.
+constexpr int64_t THREAD_BYTES = 1 << 13;  // They take 30 to 60 us, longer than waking a thread.
 constexpr int64_t THREAD_IDS = 1 << 16;    // The same for ids that are copied to fresh memory.
 constexpr size_t KEPT_IDS = size_t{1} << 20;   // Of a thread's memory for ids between two tasks.
 
@@ -92,13 +93,13 @@ class BatchEncoder {
         }
     }
 
-    // Ids that are put around those of each row.
+    // The begin and end tokens of each row.
     struct Around {
         const int32_t *prefix, *suffix;
         size_t prefix_size, suffix_size;
     };
 
-    // Writes the ids of each row from its offset on, with those around, and their spans if there are any.
+    // Writes the ids of each row from its offset on, with begin and end tokens, and their spans if these are requested.
     template <typename Id>
     void write(const int64_t* out_offsets, const Around& around, Id* ids, Span* spans) {
         auto most = static_cast<int>(std::min<int64_t>(shares_.num_threads, num_ids() / THREAD_IDS));
@@ -205,7 +206,7 @@ class BatchEncoder {
         size_t id;
     };
 
-    // Those of a left part, from its end back.
+    // The boundaries of a left part, from its end back.
     std::vector<Boundary> boundaries_back(const Task& task, int64_t begin) const {
         std::vector<Boundary> found;
         int64_t place = task.end;
@@ -217,7 +218,7 @@ class BatchEncoder {
         return found;
     }
 
-    // Joins a part of a row to the one in front of it; false if they have no boundary where that is possible.
+    // Joins a part of a row to the part in front of it; returns false if no common boundary is compatible.
     bool join(RowEncoder& encoder, Task& left, Task& right) {
         std::vector<Boundary> boundaries = boundaries_back(left, right.begin);
         if (join_at_common(left, right, boundaries)) return true;

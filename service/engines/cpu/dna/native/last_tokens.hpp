@@ -1,22 +1,22 @@
-// Tables of the last token of a text, by its last letters.
+// Tables that give the last token of a text by its last letters.
 //
-// Every place of a text has one last token: of the tokens that end there the one that may follow the last token of the
-// place where it begins. S(w) has the tokens that may be last in any text that ends with w: every token longer than w
-// that ends with it; and of w = v t each token t that may follow some token of S(v), or that is all of w.
+// Every place of a text has one last token: the token that ends there and may follow the last token of the place where
+// it begins. S(w) is the set of tokens that may be the last one of a text that ends with w: every token longer than w
+// that ends with w, every token t with w = v t that may follow a token of S(v), and w itself if it is a token.
 // docs/internals/dna-bpe.md, *What letters leave*, has the proof.
 //
-// S(w) of k letters has mostly one token or two. To choose between two, a record does not name tokens but a mask of
-// *signatures*: every token has one of 38, and those of S(v) that t may follow have other ones than those that it may
-// not follow. So one bit of the mask decides, without a look at the pairs.
+// For k letters, S(w) mostly has one or two tokens. To choose between two, a record has a mask of *signatures* instead
+// of tokens. Every token has one of 38 signatures, chosen so that the tokens of S(v) that t may follow have other
+// signatures than those that it may not follow. So one bit of the mask decides, without a look-up of the pair.
 //
 //     record    0 | mask of signatures : 39 | tested : 4 | second option : 10 | first option : 10
 //     or        1 | number of a list : 31 | number of a block : 32
 //     option    length : 4 | signature : 6
 //
-// The first option is the last token if the mask has the signature of the last token where it begins, `tested` letters
-// before. Of a single token nothing is tested: both options are the same, and `tested` is k, since the last token there
-// has long been known. Where signatures do not tell there is a list of options, and a block of records by the two
-// letters in front of the k letters.
+// The first option is the last token if the mask has the signature of the last token at the place where it begins,
+// `tested` letters before. A single token needs no test: both options are the same, and `tested` is k, because the last
+// token there has long been known. Where signatures do not decide, there are a list of options, and a block of records
+// by the two letters in front of the k letters.
 #pragma once
 
 #include "tokens.hpp"
@@ -28,7 +28,7 @@ constexpr uint64_t HAS_LIST = uint64_t{1} << 63;           // In a record.
 constexpr int LAST_BITS = 10, LENGTH_SHIFT = 6, TESTED_SHIFT = 20;
 constexpr int LAST_MASK = (1 << LAST_BITS) - 1, SIGNATURE_MASK = (1 << LENGTH_SHIFT) - 1;
 constexpr int MAX_SHORT = 15;  // Letters of the tokens that records have. Last tokens of more letters have length 0.
-constexpr int MORE = 2;        // Letters in front of k that are looked at where these do not tell.
+constexpr int MORE = 2;        // Letters in front of the k letters that are looked up where these do not decide.
 constexpr int MAX_K = 10;      // 16 places are looked up by one word.
 
 // A last token as places keep it: its signature and its length, 0 for more than MAX_SHORT.
@@ -38,7 +38,7 @@ constexpr Last BEGIN_LAST = FIRST_SIGNATURE;  // At the begin of a text, where e
 // One of several tokens that may be the last one.
 struct Option {
     enum Test : uint8_t {
-        BY_SIGNATURE,  // The mask decides, but the pair where a signature is doubtful.
+        BY_SIGNATURE,  // The mask decides; where a signature is doubtful, the pair does.
         BY_LETTERS,    // The token is longer than k: its letters and the pair decide.
         NONE           // It is the last token if no other one is.
     };
@@ -144,13 +144,14 @@ class PossibleLast {
     std::vector<Sets> levels_;
 };
 
-// Gives each left class a signature, so that the classes that a token may follow have other ones than those that it may
-// not follow. Where that is not possible `LastTokens` notices it. The first signature is that of the begin of a text.
+// Gives each left class a signature, so that the classes that a token may follow have other signatures than those that
+// it may not follow. `LastTokens` notices where that is not possible. The first signature is that of the begin of a
+// text.
 class Signatures {
    public:
     Signatures(size_t num_classes, int count) : count_(count), of_class_(num_classes), members_(num_classes) {}
 
-    // Begins another requirement, which counts so much.
+    // Begins another requirement of a given weight.
     void require(uint32_t weight) { requirements_.push_back({{0, 0}, weight}); }
 
     // Adds another class to the latest requirement, on either side.

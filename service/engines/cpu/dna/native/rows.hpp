@@ -1,10 +1,10 @@
-// Splits a text of letters into stretches and what lies between them, and encodes it.
+// Splits a text of letters into stretches, gaps, runs and special tokens, and encodes them.
 //
 //     text     A C G T - A C N N .. N A [ S E P ]      a gap, a run of N that a normalizer replaces, a special token
 //     ids      stretch g stretch  run  str  special
 //
-// The order is the reference's: special tokens, white space at both ends, runs, motifs, whole tokens, letters. What
-// this does not know is left to another encoder: the text gets a reason instead of ids.
+// The order is that of the reference: special tokens, white space at both ends, runs, motifs, whole tokens, letters. A
+// text that this encoder does not cover is left to another one, and gets a reason instead of ids.
 #pragma once
 
 #include <string>
@@ -14,10 +14,10 @@
 
 namespace dna {
 
-// What becomes of a letter that does not merge: codes from MERGING on.
+// The codes of letters that do not merge, from MERGING on.
 constexpr uint8_t GAP = MERGING;            // It has an id.
-constexpr uint8_t DROPPED = MERGING + 1;    // It has none, and no token crosses it.
-constexpr uint8_t UNKNOWN = MERGING + 2;    // It has none, and its neighbours merge: the row is left.
+constexpr uint8_t DROPPED = MERGING + 1;    // It has no id, and no token crosses it.
+constexpr uint8_t UNKNOWN = MERGING + 2;    // It has no id, and its neighbours merge: the row is left.
 constexpr uint8_t NOT_ASCII = MERGING + 3;  // The row is left.
 
 // Why a row is left to another encoder.
@@ -72,7 +72,7 @@ class Motifs {
     bool may_begin_[256] = {};
 };
 
-// What is done with the letters of texts before they merge. Tables are by the bytes of the text as it was sent.
+// The rules for letters before they merge. Tables are indexed by the bytes of the text as it was sent.
 struct Rules {
     uint8_t codes[256];
     uint16_t ids[256];       // Of gaps.

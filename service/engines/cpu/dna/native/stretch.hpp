@@ -1,15 +1,14 @@
-// Encodes a stretch: letters that merge, between the ends of a text, gaps and whatever else no token crosses.
+// Encodes a stretch, which is adjacent letters that merge; it ends at gaps, special tokens and the ends of a text.
 //
-// Every place from the first one on gets its last token, by the tables of last_tokens.hpp; then the path is read off
-// from the end by the tokens' lengths.
+// The tables of last_tokens.hpp give the last token of every place, from the first one on. Then the path is read
+// backwards from the end by the tokens' lengths.
 //
 //     text          a a b          tokens a b aa ab, merges (a, b) (a, a)
 //     last tokens   a aa ab        aa may stand alone; ab may follow the a of place 1
 //     path          a ab           back from place 3 by two letters, then by one
 //
-// Tables are right where the latest k letters are bases. Behind a mixed letter they are right as soon as a mixed
-// token's tail and k bases are behind it (docs/internals/dna-bpe.md, *N in parts*); `find_lasts_near` has the places
-// before.
+// The tables are right where the latest k letters are bases. Behind a mixed letter they are right after the tail of a
+// mixed token and k bases (docs/internals/dna-bpe.md, *N in parts*); `find_lasts_near` handles the places before that.
 #pragma once
 
 #include <memory>
@@ -76,7 +75,7 @@ class Stretch {
     std::unique_ptr<Last[]> lasts_;
 };
 
-// The last tokens of texts that repeat up to four letters, from their first one on.
+// The last tokens of texts that repeat one to four letters from their begin on.
 //
 // The first letters of such a text, as many as its period, are its number; a text of period 1 or 2 has period 4.
 class Repeats {
@@ -190,7 +189,7 @@ class StretchEncoder {
         return find_lasts_by_k(place);
     }
 
-    // Finds the last tokens of places that have too few letters in front of them to look at more than k.
+    // Finds the last tokens of places that have too few letters in front of them to look up more than k.
     Place find_lasts_by_k(Place place) {
         Place end = std::min(border_ + tail_behind_border() + tables_.k() + MORE - 1, bases_end());
         for (; place <= end; place++) {
@@ -203,9 +202,9 @@ class StretchEncoder {
 
     // Finds the last tokens of the places near a mixed letter; returns the next one.
     //
-    // The letters behind the mixed one are encoded as if they were a text. The last token that this leaves at a place is
-    // right if it may follow the last token in front of it. If that one, too, is the one of the letters alone, it may;
-    // only the first of these tokens, or one behind another token, has to be tested. Else all tokens are tried.
+    // The letters behind the mixed one are encoded as a text of their own. The last token that this gives for a place
+    // is right if it may follow the last token of the place where it begins. That needs no test if the token there is
+    // also that of the letters alone. Else the pair is tested, and if it is not compatible, all tokens are tried.
     Place find_lasts_near() {
         bool is_alone[MAX_K + MAX_LETTERS] = {true};  // Whether last tokens are those of the letters alone.
         const uint16_t in_front = tokens_.left_of[id_at(border_, stretch_.length(border_))];
@@ -234,8 +233,8 @@ class StretchEncoder {
         return true;
     }
 
-    // Whether the last token of the letters behind the border alone may follow the token in front of it. A token of left
-    // class `in_front` is in front of the border.
+    // Whether the last token of the letters behind the border alone may follow the token in front of it. A token of
+    // left class `in_front` is in front of the border.
     bool may_be_last(Place place, int length, uint16_t in_front, const bool* is_alone) {
         Place begin = place - length;
         if (begin > border_ && is_alone[begin - border_]) return true;
@@ -285,7 +284,8 @@ class StretchEncoder {
         }
     }
 
-    // Finds the last tokens of a part of a block, one after another. Lists are rare, and one branch each costs the least.
+    // Finds the last tokens of a part of a block, one after another. Lists are rare, and one branch each costs the
+    // least.
     void choose_all(const Block& block, int begin, int end, Place border) {
         Last* last = &stretch_.last(block.place);
 #pragma GCC unroll 8

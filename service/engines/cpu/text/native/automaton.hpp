@@ -1,6 +1,7 @@
 // Finds one pretoken by the automaton that the kernels use (gpu/text/pretokenizer_rules.py), a character at a time.
 //
-// It knows every rule, every character and a text's end, and so does what the masks of windows.hpp leave.
+// It handles every rule, every character and the end of a text, so it finds the pretokens that the masks of windows.hpp
+// cannot find.
 //
 //     reads   a      \n     blank          blank          a
 //     does    START  START  MARK                          COMMIT, START_PREV

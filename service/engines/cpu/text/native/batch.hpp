@@ -1,7 +1,7 @@
-// Encodes the rows of a batch by several threads, long rows in parts.
+// Encodes the rows of a batch by several threads; long rows are cut into parts.
 //
-// A row is cut between an ASCII letter and a blank: there every rule ends a pretoken, and none looks at the text before
-// a pretoken.
+// A row is cut between an ASCII letter and a blank. Every rule ends a pretoken there, and no rule depends on the text
+// before a pretoken.
 //
 //     part 0   |The words of a long|        part 1   | row, whose ids are those of both parts|
 #pragma once
@@ -13,7 +13,7 @@
 
 namespace text {
 
-constexpr int64_t THREAD_BYTES = 3 << 12;       // Take about 20 us, as long as to wake a thread.
+constexpr int64_t THREAD_BYTES = 3 << 12;       // They take about 20 us, as long as waking a thread.
 constexpr size_t THREAD_IDS = size_t{1} << 16;  // The same for ids that are copied to fresh memory.
 constexpr size_t KEPT_IDS = size_t{1} << 20;    // Of a thread's memory for ids between two batches.
 
@@ -161,7 +161,7 @@ class BatchEncoder {
         if (reason) reasons_[row] = reason;
     }
 
-    // Parts of a row may have ids although another part is left.
+    // Drops the ids of rows of which any part is left to another encoder.
     void drop_left_rows() {
         for (Task& task : tasks_) {
             if (!task.is_part || !reasons_[task.first_row]) continue;

@@ -1,12 +1,13 @@
 // Finds merges that are certain, so that merging begins with longer symbols than bytes.
 //
-// Two bytes certainly merge if their rank is lower than those of all pairs of a symbol in front with the first byte, and
-// of the second byte with a symbol behind: nothing takes one of them before. The first two bytes of a character of three
-// then certainly merge with the third one, if the same is true of these. A symbol in front ends, and one behind begins,
-// with the byte that stands there, so that tables by this byte bound the ranks of all.
+// Two bytes certainly merge if their rank is lower than the rank of any pair that could take one of them: a symbol in
+// front with the first byte, or the second byte with a symbol behind. If the first two bytes of a character of three
+// bytes merge, they certainly merge with the third byte under the same condition. A symbol in front ends with the byte
+// in front, and a symbol behind begins with the byte behind, so tables by these bytes have lower bounds of all such
+// ranks.
 //
-// All this holds in a vocabulary whose pairs have higher ranks than the merges that make their symbols. A pair with a
-// finished symbol then comes after the merges within it, so that it does not matter when these are made.
+// This holds for vocabularies in which every pair has a higher rank than the merges that make its two symbols. A pair
+// with a finished symbol then comes after the merges within that symbol, so it does not matter when these are made.
 //
 //     bytes      " t h e n"       ranks   (t h) 5   ( t) 9   (h e) 30   (e n) 12   (h en) 40
 //     symbols    " th en"         (t h) and (e n) have lower ranks than all others that could take their bytes
@@ -36,7 +37,7 @@ class CertainMerges {
 
     // Writes the symbols with which merging bytes may begin, and returns their number.
     //
-    // It has no branches on what is certain, which the processor could not predict.
+    // It does not branch on whether a merge is certain, because the processor could not predict it.
     __attribute__((always_inline)) size_t split(const PairRanks& pairs, const uint8_t* bytes, size_t size, uint32_t* symbols) const {
         size_t count = 0, is_second = 0;    // Whether the byte at i is the second one of a merge.
         uint32_t bound_in_front = NO_RANK;
@@ -72,8 +73,8 @@ class CertainMerges {
         uint32_t of_first;      // Of the first byte with a symbol that begins with the second byte.
     };
 
-    // Finds the bounds of bytes; and of symbols, with one in front that is not ASCII, and with a character behind.
-    // Returns whether all ranks ascend as they should.
+    // Finds the bounds of pairs of bytes, and the lowest ranks of symbols with a byte in front that is not ASCII and
+    // with a character behind. Returns whether every pair has a higher rank than the merges that make its symbols.
     bool find_bounds(const uint64_t* entries, size_t count, std::vector<uint32_t>& lowest_in_front,
                      std::vector<uint32_t>& lowest_behind) {
         std::fill(bounds_.begin(), bounds_.end(), Bounds{NO_RANK, NO_RANK});

@@ -40,7 +40,7 @@ inline Character read_character(const uint8_t* at) {
     return {(lead & 0x07) << 18 | (at[1] & 0x3Fu) << 12 | (at[2] & 0x3Fu) << 6 | (at[3] & 0x3Fu), 4};
 }
 
-// A byte for each code point, of which equal pages of 256 are stored once.
+// A byte for each code point; equal pages of 256 code points are stored once.
 struct CharacterTable {
     const uint16_t* pages;   // [0x1100]
     const uint8_t* values;   // [pages, 256]
@@ -50,7 +50,7 @@ struct CharacterTable {
     }
 };
 
-// Masks of 64 bytes: bit i is for byte i. Of bytes that are not ASCII only `high` knows.
+// Masks of 64 bytes: bit i is for byte i. Bytes that are not ASCII have a bit in `high` alone.
 struct AsciiMasks {
     uint64_t letter, upper, digit, space, blank, line, quote, slash, high;
 };

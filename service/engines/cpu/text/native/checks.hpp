@@ -36,9 +36,10 @@ using IsUtf8 = bool (*)(const uint8_t* at, const uint8_t* end);
 
 #if defined(__x86_64__)
 
-// Checks 32 bytes at once, each with the one before it: three tables, of which each knows what faults half a byte can be
-// part of, agree on a fault. Two continuations in a row are one, unless a lead of three or four bytes is in front of
-// them (Keiser and Lemire, Validating UTF-8 in less than one instruction per byte, 2021).
+// Checks 32 bytes at once, each with the byte before it. Three tables, each by half a byte, give the faults that it may
+// be part of; a fault is real if all three give it. Two continuations in a row are a fault, unless the first byte of a
+// character of three or four bytes is in front of them (Keiser and Lemire, Validating UTF-8 in less than one
+// instruction per byte, 2021).
 __attribute__((target("avx2"))) inline bool is_utf8_avx2(const uint8_t* at, const uint8_t* end) {
     enum Fault : uint8_t {
         TOO_SHORT = 1, TOO_LONG = 2, OVERLONG_3 = 4, TOO_LARGE = 8, SURROGATE = 16, OVERLONG_2 = 32,
@@ -69,7 +70,7 @@ __attribute__((target("avx2"))) inline bool is_utf8_avx2(const uint8_t* at, cons
         __m128i half = _mm_load_si128(reinterpret_cast<const __m128i*>(table));
         return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(half), _mm256_and_si256(index, _mm256_set1_epi8(15)));
     };
-    const uint8_t* first = at;   // Bytes in front of it are not the text's.
+    const uint8_t* first = at;   // Bytes in front of it are not of the text.
     while (at < end && at - first < 3) {
         const uint8_t* begin = at++;
         while (at < end && (*at & 0xC0) == 0x80) at++;

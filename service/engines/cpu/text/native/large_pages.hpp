@@ -1,4 +1,4 @@
-// Memory in large pages, where the system has them: a look-up then needs no walk through page tables.
+// Allocates memory in large pages, where the system has them, so that look-ups rarely miss the TLB.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // Finds strings in a text: leftmost first, the longest of those that begin at one place.
 //
-// Special tokens, motifs and the literal of a pretokenizer are such strings. Their first bytes are searched by memchr,
-// each once from end to end of a text; a trie then tells the string.
+// Special tokens, motifs and the literal of a pretokenizer are such strings. memchr searches each of their first bytes
+// once through a text, and a trie then finds the string.
 //
 //     strings  <|a|> <|ab|>      text  x < y <|ab|>
 //     searched <                         ^   ^         the trie ends at once, or in a string
@@ -40,7 +40,7 @@ class Matcher {
 
     bool is_empty() const { return first_bytes_.empty(); }
 
-    static constexpr size_t MAX_SEARCHED = 4;   // First bytes; of more, each byte of the text is looked up.
+    static constexpr size_t MAX_SEARCHED = 4;   // First bytes; if there are more, each byte of the text is looked up.
 
     // Reads one text from its begin to its end.
     class Search {

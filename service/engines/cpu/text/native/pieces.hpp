@@ -72,7 +72,7 @@ inline uint64_t hash_bytes(const uint8_t* at, size_t size, const Seed& seed) {
     return multiply_and_fold(rest.low ^ hash, rest.high ^ seed.high);
 }
 
-// Hashes a pretoken of more than 15 bytes by no more than 256 of them.
+// Hashes a pretoken of more than 15 bytes by at most 256 of its bytes.
 inline uint64_t hash_long(const uint8_t* at, size_t size, const Seed& seed) {
     return hash_bytes(at, std::min<size_t>(size, 256), seed);
 }
@@ -152,7 +152,7 @@ class WholeTokens {
     size_t longest_ = 0;
 };
 
-// A bounded memory of pretokens of more than 15 bytes and of their ids, for all threads of a vocabulary.
+// A bounded cache of pretokens of more than 15 bytes with their ids, for all threads of a vocabulary.
 //
 // A shard has the ids and bytes of its pretokens one after another, and is emptied when it is full. A thread that finds
 // a shard in use merges instead of waiting.
@@ -218,7 +218,7 @@ class LongCache {
         uint16_t size = 0, count = 0;
     };
 
-    // Memory that nobody has written to takes none.
+    // Pages that were never written take no memory.
     struct Shard {
         std::atomic_flag is_used = ATOMIC_FLAG_INIT;
         LargeVector<Entry> entries = LargeVector<Entry>(size_t{1} << ENTRY_BITS);
@@ -267,7 +267,7 @@ struct GivenTokens {
     }
 };
 
-// What pretokens become.
+// The tables by which pretokens become ids.
 struct Model {
     const MergeTables merges;
     const Seed seed;
@@ -278,7 +278,7 @@ struct Model {
         : merges(std::move(tables)), seed(random), tokens(find_whole(given)) {}
 
    private:
-    // A token is found as a whole if its bytes merge to it, or if merges are ignored.
+    // Finds the tokens that are whole pretokens: those to which their bytes merge, or all if merges are ignored.
     WholeTokens find_whole(const GivenTokens& given) const {
         WholeTokens found(given.count_short(), given.count - given.count_short(), seed);
         const MergeShort merge_short = choose_merge_short();
@@ -300,7 +300,7 @@ struct Model {
     }
 };
 
-// A bounded memory of pretokens and their ids, for one thread.
+// A bounded cache of pretokens with their ids, for one thread.
 //
 // A bucket has two pretokens in 64 bytes, both of which are compared at once. A pretoken is in the bucket that its hash
 // chooses, or in the one beside it; where both are full, a new one replaces one in the first of them.

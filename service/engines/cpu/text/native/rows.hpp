@@ -10,7 +10,7 @@ namespace text {
 constexpr int64_t READABLE = WINDOW + 16;   // Bytes that are read from where a window begins.
 constexpr size_t WRITES_A_CHECK = 1 << 8;   // Of some hundred bytes each.
 
-// Why a row is left to another encoder; service/engines/cpu/text/encoder.py reads it.
+// Whether a row is left to another encoder; service/engines/cpu/text/encoder.py reads it.
 enum Reason : uint8_t { NONE, LEFT };
 
 // A special token, as it is found in a text.
@@ -18,7 +18,7 @@ struct SpecialToken {
     int32_t id;
     bool is_special;            // "plain" leaves it as text.
     bool strips_left, strips_right;
-    bool leaves_row;            // What is found depends on more than its content and white space.
+    bool leaves_row;            // Whether it matches depends on more than its content and white space.
 };
 
 // How texts are split before their pretokens are encoded.
@@ -146,7 +146,7 @@ class TextEncoder {
         return piece_end;
     }
 
-    // Encodes a text near the end of the readable memory from a copy.
+    // Copies a text near the end of the readable memory, and encodes the copy.
     int32_t* encode_tail(const uint8_t* at, const uint8_t* end, int32_t* out) {
         out = pieces_.write(out);
         uint8_t copy[2 * READABLE] = {};

@@ -8,8 +8,8 @@
 //     encode_short(vocabulary, text, as_list)
 //         -> the ids of a string or of bytes, a bytearray of int32 or a list; None: `encode` is needed
 //
-// `encode` releases Python's lock, but for a few bytes. id_offsets int64[B + 1] and reasons uint8[B] get where each row's ids begin, and why
-// it has none.
+// `encode` releases Python's lock, except for few bytes. It writes to id_offsets int64[B + 1] where the ids of each row
+// begin, and to reasons uint8[B] why a row has none.
 #include "../../native/python_buffers.hpp"
 
 #include "batch.hpp"
@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* VOCABULARY = "warptok.text.vocabulary";
 constexpr int64_t MIN_TASK_BYTES = 64;
-// Fewer bytes are encoded with Python's lock: a thread that gave it away could wait longer for it than it encodes.
+// Fewer bytes are encoded with Python's lock, because getting it back could take longer than encoding them.
 constexpr int64_t UNLOCKED_BYTES = 1 << 13;
 
 // A vocabulary with the arrays that its tables point into.

@@ -1,14 +1,14 @@
 // Finds the pretokens of 64 bytes at once, by arithmetic on masks with a bit for each byte.
 //
-// A window begins where a pretoken begins, and a rule does not look at what is before one. So nothing is carried from
-// window to window: the next begins at the last start that the window is certain of, and reads its bytes again.
+// A window begins where a pretoken begins, and no rule depends on the text before a pretoken. So windows share no
+// state: the next window begins at the last certain start of this one, and reads the bytes from there on again.
 //
 //     text     I t ' s _ _ 3 p m . \n     gpt2
 //     starts   1 . 1 . 1 1 . 1 . 1 1
 //              |-| |-| | |-| |-| | certain: up to here, since more white space may follow
 //
-// What the masks cannot tell (a capital behind a letter without case, the letter ſ) is *hard*: starts in front of it are
-// certain, and the automaton finds the pretoken that has it.
+// Characters that the masks cannot handle (a capital behind a letter without case, the letter ſ) are *hard*. Starts in
+// front of a hard character are certain, and the automaton finds the pretoken that has it.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +36,7 @@ struct Window {
     uint64_t mark = 0, hard = 0, continued = 0;
     uint64_t valid = 0;     // Bytes of the text.
 
-    // The first bytes of the characters behind those of which `mask` has the first bytes.
+    // The first bytes of the next characters; `mask` has the first bytes of characters.
     uint64_t next(uint64_t mask) const { return (continued + (mask << 1)) & ~continued; }
 
     // The first bytes of the characters of which `mask` has the last bytes. White space has up to three.
@@ -83,7 +83,7 @@ inline void add_wide_characters(const uint8_t* at, uint64_t high, const Characte
     put_run();
 }
 
-// Returns the letters of a contraction behind a quote, behind which a letter is; 0 if there is none.
+// Returns how many letters a contraction has behind its quote, which a letter follows; 0 if it is no contraction.
 // `ignored_case` is 0x20 where capitals count as well.
 inline int contraction_size(const uint8_t* at, const Window& w, int quote, uint8_t ignored_case) {
     uint8_t first = at[quote + 1] | ignored_case;
@@ -93,7 +93,8 @@ inline int contraction_size(const uint8_t* at, const Window& w, int quote, uint8
     return (first == 'l' && second == 'l') || ((first == 'v' || first == 'r') && second == 'e') ? 2 : 0;
 }
 
-// The starts of ` ?\p{L}+`, ` ?\p{N}+`, ` ?[^\s\p{L}\p{N}]+` and white space, whose last character is apart.
+// The starts of ` ?\p{L}+`, ` ?\p{N}+`, ` ?[^\s\p{L}\p{N}]+` and white space, whose last character is a pretoken of
+// its own.
 inline uint64_t gpt2_starts(const uint8_t* at, const Window& w) {
     uint64_t sign = w.valid & ~(w.letter | w.digit | w.space);
     uint64_t runs = (w.letter & ~(w.letter << 1)) | (w.digit & ~(w.digit << 1)) | (sign & ~(sign << 1));
