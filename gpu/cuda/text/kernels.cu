@@ -13,10 +13,12 @@
 //   - Needs: what must be true before the launch; a kernel stands for all that it ensures.
 //   - Ensures: what is true when the launch has ended.
 //
-// A launch has any number of blocks of BLOCK threads, which proceed in steps of the whole grid, unless the file or the
+// Launch: any number of blocks of BLOCK threads, which proceed in steps of the whole grid, unless the file or the
 // kernel says otherwise; gpu/kernels/catalog.py has the numbers. Shared memory is static, and below 48 KiB a block,
 // unless it is said to be dynamic. A kernel whose name ends with 16 or 8 is the one above it with ids of so many bits.
 // Rows that are at fault are encoded as well; their ids mean nothing.
+//
+// Invariant: the ids are in the order of the text, whatever the order in which blocks write them.
 #include "text/compact/compact_to_host.cuh"
 #include "batch/narrow_ids.cuh"
 #include "batch/store_answer.cuh"

@@ -1,6 +1,10 @@
 // Repair of windows that begin at large chunks. Each size of chunks is a module of its own, as the
 // compiler takes much longer for both in one kernel. For a batch of the other size this kernel does nothing.
-// dna/repair/rounds.cuh describes the steps and draws an example.
+// dna/repair/rounds.cuh describes the steps.
+//
+//     window w        |A A A A|A A A A|A A A A|        tokens of two and of four A
+//     window w + 1        |A A A A|A A A A|            no border in common: unmet
+//     repaired            |A A|A A A A|A A A A|        meets window w
 //
 // Launch: blocks of BLOCK threads, any number; they need not all run at a time.
 // Invariant: behind it every window of this size meets the one before, or STATUS_FAULT is not 0.

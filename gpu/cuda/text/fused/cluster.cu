@@ -1,6 +1,9 @@
 // The kernel of other small batches. Launch: CLUSTER blocks of BLOCK threads, which are one cluster, with FUSED_SHARED
 // bytes of dynamic shared memory each. The Job comes with the launch.
-// text/fused/stages.cuh draws the stages and has the invariant.
+//
+//     load   special   pretokenize   split   look up   merge   compact   post-process   store
+//
+// Invariant: where STATUS_FALLBACK is 0, the answer is that of single launches (text/fused/stages.cuh).
 #include "text/fused/stages.cuh"
 
 using namespace warptok::text;

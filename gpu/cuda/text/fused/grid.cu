@@ -1,7 +1,10 @@
 // The kernel of batches that fill the device and yet end soon. Launch: cooperative, at most GRID_BLOCKS blocks of BLOCK
 // threads a multiprocessor, so that all run at a time, with FUSED_SHARED bytes of dynamic shared memory each. The Job
 // comes with the launch.
-// text/fused/stages.cuh draws the stages and has the invariant.
+//
+//     load   special   pretokenize   split   look up   merge   compact   post-process   store
+//
+// Invariant: where STATUS_FALLBACK is 0, the answer is that of single launches (text/fused/stages.cuh).
 #include "text/fused/stages.cuh"
 
 using namespace warptok::text;

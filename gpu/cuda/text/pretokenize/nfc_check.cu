@@ -1,4 +1,10 @@
-// Whether texts are in NFC, of vocabularies that compose. Launch: BLOCK threads, any number of blocks.
+// The kernel that checks texts for NFC, for vocabularies that compose.
+//
+//     e U+0301         may become U+00E9: does not pass
+//     U+0921 U+093C    stays as it is: passes
+//
+// Launch: BLOCK threads, any number of blocks.
+// Invariant: a text that passes is in NFC (text/pretokenize/nfc_check.cuh).
 #include "text/pretokenize/nfc_check.cuh"
 
 using namespace warptok::text;
