@@ -1,5 +1,9 @@
-// The kernel that checks rows for UTF-8; it runs behind mark_rows. utf8.cuh has an example and the invariant. Launch:
-// BLOCK threads, any number of blocks.
+// The kernel that checks rows for UTF-8; it runs behind mark_rows.
+//
+//     E4 B8 AD | E4 B8 | 41 80      row_errors: none, byte 3, byte 6
+//
+// Launch: BLOCK threads, any number of blocks.
+// Invariant: the first bad byte of a row is the byte that Python's bytes.decode names (batch/utf8.cuh).
 #include "batch/utf8.cuh"
 
 // A thread per sixteen bytes: text, hard, row_begins -> row_errors.
