@@ -7,7 +7,6 @@ import json
 from typing import Any, NoReturn
 
 from jinja2 import TemplateError, nodes
-from jinja2.compiler import CodeGenerator, Frame
 from jinja2.ext import Extension
 from jinja2.parser import Parser
 from jinja2.runtime import LoopContext, Macro
@@ -17,35 +16,6 @@ from typing_extensions import override
 
 DICT_ATTRIBUTES = frozenset(dir(dict))
 LOOP_ATTRIBUTES = frozenset(("first", "last", "index", "index0"))
-PLAIN_JSON = json.JSONEncoder(ensure_ascii=False)
-
-
-class InlineCodeGenerator(CodeGenerator):
-    """Compiles templates that read the most common attributes of variables without a call.
-
-    `message.role` becomes the following expression, with the names of the compiled variables:
-
-        (message['role'] if type(message) is dict and 'role' in message
-         else environment.getattr(message, 'role'))
-    """
-
-    @override
-    def visit_Getattr(self, node: nodes.Getattr, frame: Frame) -> None:
-        variable, key = node.node, repr(node.attr)
-        if not isinstance(variable, nodes.Name) or node.attr in DICT_ATTRIBUTES:
-            super().visit_Getattr(node, frame)
-            return
-        is_loop = variable.name == "loop" and node.attr in LOOP_ATTRIBUTES
-        self.write("(")
-        self.visit(variable, frame)
-        self.write(f".{node.attr} if type(" if is_loop else f"[{key}] if type(")
-        self.visit(variable, frame)
-        self.write(") is LoopContext" if is_loop else f") is dict and {key} in ")
-        if not is_loop:
-            self.visit(variable, frame)
-        self.write(" else environment.getattr(")
-        self.visit(variable, frame)
-        self.write(f", {key}))")
 
 
 class Environment(ImmutableSandboxedEnvironment):
@@ -55,8 +25,6 @@ class Environment(ImmutableSandboxedEnvironment):
     chat. This class skips the check for attributes that are always allowed: keys of dictionaries,
     the attributes of a loop, and plain values of a namespace.
     """
-
-    code_generator_class = InlineCodeGenerator
 
     @override
     def getattr(self, obj: Any, attribute: str) -> Any:
@@ -117,8 +85,6 @@ def to_json(
     sort_keys: bool = False,
 ) -> str:
     """Convert a value to JSON as transformers does; jinja2's own filter escapes HTML."""
-    if not (ensure_ascii or sort_keys) and indent is None and separators is None:
-        return PLAIN_JSON.encode(value)  # json.dumps would create such an encoder each time.
     return json.dumps(
         value,
         ensure_ascii=ensure_ascii,

@@ -40,17 +40,12 @@ class Answer(NamedTuple):
     """The answer of a process to a chat.
 
     Attributes:
-        pieces: the rendered text in UTF-8, or the error that ended it.
+        data: the rendered text in UTF-8, or the error that ended it.
         kind: TEXT, ERROR, or UNREADABLE if a message is invalid; the service then finds the fault.
     """
 
-    pieces: list[bytes]
+    data: bytes
     kind: int
-
-    @property
-    def data(self) -> bytes:
-        """The pieces as one."""
-        return b"".join(self.pieces)
 
 
 class ChatMemory:
@@ -81,15 +76,13 @@ class ChatMemory:
         self._memory.close()
         os.close(self.number)
 
-    def write(self, *parts: bytes | memoryview) -> int:
-        """Write the parts of a message for the other side, one after another; return their size."""
-        size = sum(map(len, parts))
-        self._map(size)
+    def write(self, *parts: bytes | memoryview) -> None:
+        """Write the parts of a message for the other side, one after another."""
+        self._map(sum(map(len, parts)))
         begin = 0
         for part in parts:
             self._memory[begin : begin + len(part)] = part
             begin += len(part)
-        return size
 
     def read(self, size: int, begin: int = 0) -> bytes:
         """Read `size` bytes of a message, starting at `begin`."""

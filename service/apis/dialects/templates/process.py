@@ -113,7 +113,7 @@ class TemplateProcess:
             raise OSError(f"the answer has {size} bytes, more than {self._max_bytes}")
         data = memory.read(size)
         memory.give_back()
-        return Answer([data], kind)
+        return Answer(data, kind)
 
     async def end(self) -> None:
         """Kill the process, and wait until it has ended and its pipes are closed."""

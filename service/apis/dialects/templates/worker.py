@@ -12,7 +12,6 @@ they are kept in parsed form, up to KEPT_BYTES of JSON. No template can change t
 
 from __future__ import annotations
 
-import ctypes
 import json
 import math
 import resource
@@ -47,10 +46,7 @@ KERNEL_S = 2  # The kernel kills the process this much later than the service do
 MAX_COMPILED = 64  # The maximum number of templates that stay compiled.
 COMPILED_CHARS = 1 << 16  # A longer template does not stay compiled.
 END_BYTES = 64  # How much of the end of a message's JSON is its key.
-PYTHON = ctypes.PyDLL(None)
-PYTHON.PyUnicode_AsUTF8AndSize.restype = ctypes.c_void_p
-JOINED_PIECES = 32  # Pieces of a text that are joined.
-MESSAGE_BYTES = 400  # Of a kept message, besides its JSON, its value and the value's UTF-8.
+MESSAGE_BYTES = 400  # Of a kept message, besides its JSON and its value.
 
 
 class CompiledTemplate(NamedTuple):
@@ -86,10 +82,8 @@ class Templates:
         return compiled
 
 
-def render(
-    templates: Templates, template: str, variables: dict[str, Any], max_chars: int
-) -> list[bytes]:
-    """Render a chat in pieces of UTF-8; join the parts of contents unless the template reads parts.
+def render(templates: Templates, template: str, variables: dict[str, Any], max_chars: int) -> bytes:
+    """Render a chat in UTF-8; join the parts of contents unless the template reads parts.
 
     A lone surrogate in the output of the template becomes a question mark.
 
@@ -107,9 +101,7 @@ def render(
             raise TemplateError(f"the template wrote more than {max_chars} characters")
         # One by one, as most pieces are ASCII and need no conversion.
         pieces.append(piece.encode(errors="replace"))
-    # Not all of them, as so large a block would often be of pages that are new to the process.
-    starts = range(0, len(pieces), JOINED_PIECES)
-    return [b"".join(pieces[start : start + JOINED_PIECES]) for start in starts]
+    return b"".join(pieces)
 
 
 def make_answer(
@@ -126,7 +118,7 @@ def make_answer(
             return Answer(render(templates, **request), TEXT)
     except Exception as error:
         message = f"{type(error).__name__}: {error}"[:500]
-        return Answer([message.encode(errors="replace")], ERROR)
+        return Answer(message.encode(errors="replace"), ERROR)
 
 
 class KeptMessage(NamedTuple):
@@ -168,7 +160,6 @@ class KeptMessages:
             self._kept.move_to_end(key)
             return kept.message
         [message] = convert_messages([load_json(json)])
-        keep_utf8(message["content"])
         self._kept[key] = KeptMessage(json, message)
         if kept is None:  # Else it replaced another message of its size.
             self.num_bytes += key.size + MESSAGE_BYTES
@@ -181,12 +172,6 @@ class KeptMessages:
         """Drop all messages, whose values may need many times the memory of their JSON."""
         self._kept.clear()
         self.num_bytes = 0
-
-
-def keep_utf8(content: Any) -> None:
-    """Let Python keep the UTF-8 of a text within its object, which `str.encode` then copies."""
-    if isinstance(content, str):
-        PYTHON.PyUnicode_AsUTF8AndSize(ctypes.py_object(content), None)
 
 
 def read_request(body: bytes) -> dict[str, Any]:
@@ -227,9 +212,9 @@ def answer_request(
             ]
         except MemoryError:  # The service sends them again, in the request.
             kept.forget()
-            return Answer([], UNREADABLE)
+            return Answer(b"", UNREADABLE)
         except Exception:  # The service reads the messages itself, and refuses them by name.
-            return Answer([], UNREADABLE)
+            return Answer(b"", UNREADABLE)
     return make_answer(templates, request, kept)
 
 
@@ -246,8 +231,8 @@ def main() -> None:
     sink.flush()
     while len(head := source.read(REQUEST.size)) == REQUEST.size:
         answer = answer_request(memory, templates, kept, *REQUEST.unpack(head))
-        size = memory.write(*answer.pieces)
-        sink.write(ANSWER.pack(size, answer.kind))
+        memory.write(answer.data)
+        sink.write(ANSWER.pack(len(answer.data), answer.kind))
         sink.flush()
 
 
