@@ -20,7 +20,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from multiprocessing import get_context
@@ -90,8 +90,8 @@ def run(arguments: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
         text_bytes = first[arguments.gpus[0]]["text_bytes"]
         for gigabytes in arguments.gigabytes:
             count = max(1, round(gigabytes * GIGA / text_bytes))
-            make = copy if arguments.cold else link
-            files = make(source, folder / "files", count)
+            add = shutil.copyfile if arguments.cold else os.link
+            files = repeat(source, folder / "files", count, add)
             limit = count * text_bytes / GIGA / time_reading(format, files, arguments.cold)
             for gpus in arguments.gpus:
                 if arguments.cold:
@@ -109,21 +109,14 @@ def run(arguments: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def link(source: Path, folder: Path, count: int) -> list[Path]:
-    """Link a file under `count` names."""
+def repeat(
+    source: Path, folder: Path, count: int, add: Callable[[Path, Path], object]
+) -> list[Path]:
+    """Add a file to a folder `count` times, under different names: os.link or shutil.copyfile."""
     folder.mkdir()
     paths = [folder / f"{number:04d}{source.suffix}" for number in range(count)]
     for path in paths:
-        os.link(source, path)
-    return paths
-
-
-def copy(source: Path, folder: Path, count: int) -> list[Path]:
-    """Copy a file so many times."""
-    folder.mkdir()
-    paths = [folder / f"{number:04d}{source.suffix}" for number in range(count)]
-    for path in paths:
-        shutil.copyfile(source, path)
+        add(source, path)
     return paths
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -102,8 +103,8 @@ def test_files_that_grow(tmp_path: Path) -> None:
 def test_files_in_memory_are_never_cold(tmp_path: Path) -> None:
     source = tmp_path / "a.jsonl"
     source.write_bytes(b"{}\n")
-    files = growth.copy(source, tmp_path / "files", 2)
+    files = growth.repeat(source, tmp_path / "files", 2, shutil.copyfile)
     assert [path.read_bytes() for path in files] == [b"{}\n"] * 2
     with TemporaryDirectory(dir="/dev/shm") as name:
         with pytest.raises(RuntimeError, match="page cache"):
-            growth.drop_from_cache(growth.copy(source, Path(name) / "files", 1))
+            growth.drop_from_cache(growth.repeat(source, Path(name) / "files", 1, shutil.copyfile))
