@@ -14,8 +14,9 @@ clients share them, and the figures mean little. The services take turns (A B A 
 English of the folder's `text`, in rows of 64 KiB and record batches of 4 MiB, ids of gpt2 as
 uint16, `--streams` at once for each front end; GB are 10**9 bytes of text; without a folder the
 text is made of a few words. The first `--warmup` rounds do not count, as memory is allocated and
-page-locked in them; the summary has the very first as `first`. All ids are compared with Hugging
-Face tokenizers before anything is timed.
+page-locked in them; the summary has the very first as `first`. After each round, as many processes
+as front ends answer the same streams from memory (`replay.py`): what sockets and clients can do.
+All ids are compared with Hugging Face tokenizers before anything is timed.
 `engine`, `fronts` and `clients` are the cores that these processes kept busy, which shows the
 bottleneck; `gpu_share` is the part of the text that the GPU encoded, by the service's own metrics.
 """
@@ -38,6 +39,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from prometheus_client.parser import text_string_to_metric_families
 from tokenizers import Tokenizer
 
@@ -67,12 +69,13 @@ SPARE_BYTES = 1 << 20  # Answers differ in how they are cut into chunks.
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A running service, and the number of its front ends."""
+    """A running service, the number of its front ends, and the file of a stream that is sent."""
 
     count: int
     port: int
     pid: int
     key: str
+    sent: Path
 
 
 def process_seconds(pid: int) -> dict[str, float]:
@@ -92,19 +95,26 @@ def count_engine_processes(engine: str) -> int:
     return 1 if num_gpus < 2 else 1 + num_gpus
 
 
-def start(stack: ExitStack, count: int, cores: set[int], engine: str, folder: Path) -> Served:
-    """Start a service on these cores."""
+def start(
+    stack: ExitStack, count: int, cores: set[int], engine: str, stream: Stream, folder: Path
+) -> Served:
+    """Start a service on these cores, and write the request of a stream for it."""
     keys, port = folder / f"keys{count}.json", free_port()
     key = add_key(keys, "benchmark", ("encode",))
     settings = {"PRELOAD": "gpt2", "GRPC": "false", "API_KEYS_FILE": str(keys), "ENGINE": engine}
     settings |= {"FRONTENDS": str(count), "LOG_LEVEL": "warning"}
     environment = {f"WARPTOK_{name}": value for name, value in settings.items()}
     command = [sys.executable, "-m", "service", "serve", "--port", str(port)]
-    return Served(count, port, stack.enter_context(server(command, port, environment, *cores)), key)
+    pid = stack.enter_context(server(command, port, environment, *cores))
+    sent = folder / f"stream{count}"
+    sent.write_bytes(stream.request(key))
+    return Served(count, port, pid, key, sent)
 
 
-def prove(served: Served, stream: Stream, tokenizer: Tokenizer, answer_bytes: int) -> int:
-    """Check that all ids of both loads are tokenizers'; return the bytes of a stream's answer.
+def prove(
+    served: Served, stream: Stream, tokenizer: Tokenizer, answer_bytes: int
+) -> NDArray[np.uint8]:
+    """Check that all ids of both loads are tokenizers'; return the answer to a stream.
 
     Raises:
         SystemExit: they are not.
@@ -114,7 +124,20 @@ def prove(served: Served, stream: Stream, tokenizer: Tokenizer, answer_bytes: in
     if ids_digest(answer) != stream.digest:
         raise SystemExit(f"{served.count} front ends: differing ids of the Arrow stream")
     print(f"{served.count} front ends: ids equal", flush=True)
-    return len(answer)
+    return answer
+
+
+def start_replay(
+    stack: ExitStack, served: Served, cores: set[int], answer: NDArray[np.uint8]
+) -> int:
+    """Start a process for each front end that answers streams from memory; return their port."""
+    port, kept = free_port(), served.sent.with_suffix(".answer")
+    kept.write_bytes(answer.tobytes())
+    module = "benchmarks.service.frontends.replay"
+    command = [sys.executable, "-m", module, str(port), str(served.sent), str(kept)]
+    for _ in range(served.count):
+        stack.enter_context(server(command, port, {}, *cores, path="/"))
+    return port
 
 
 def get(served: Served, path: str) -> str:
@@ -165,24 +188,23 @@ def small_row(served: Served, clients: Clients, seconds: float) -> dict[str, Any
 def arrow_row(
     served: Served,
     clients: Clients,
+    replay: int,
     stream: Stream,
     answer_bytes: int,
-    num_streams: int,
-    seconds: float,
-    folder: Path,
+    args: argparse.Namespace,
 ) -> dict[str, Any]:
-    """Measure GB/s of text of `num_streams` simultaneous streams."""
-    sent = folder / f"stream{served.count}"
-    if not sent.exists():
-        sent.write_bytes(stream.request(served.key))
-    work = partial(streams, served.port, sent, answer_bytes, stream.digest, seconds)
+    """Measure GB/s of text of simultaneous streams, and of their replay by the port `replay`."""
+
+    def work(port: int) -> Any:
+        return partial(streams, port, served.sent, answer_bytes, stream.digest, args.seconds)
+
+    total, giga = args.streams * served.count, stream.num_bytes / args.seconds / 1e9
     before = encoded_bytes(served)
-    answers, busy = timed(served, clients, work, num_streams)
+    answers, busy = timed(served, clients, work(served.port), total)
     encoded = encoded_bytes(served) - before
-    gpu_share = round(encoded["gpu"] / encoded.total(), 3)
-    num = sum(answers)
-    speed = num * stream.num_bytes / seconds / 1e9
-    return {"gb_per_s": speed, "streams": round(num, 1), "gpu_share": gpu_share} | busy
+    limit = giga * sum(clients.run(work(replay), total))
+    row = {"gb_per_s": giga * sum(answers), "limit_gb_per_s": limit}
+    return row | {"gpu_share": round(encoded["gpu"] / encoded.total(), 3)} | busy
 
 
 def run(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
@@ -196,34 +218,29 @@ def run(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     client_cores = cores[max(args.counts) + num_engines :] or cores
     rows: list[dict[str, Any]] = []
     crossovers: dict[int, int | None] = {}
+    sizes: list[int] = []
     with ExitStack() as stack:
-        services = [
-            start(stack, count, {*cores[: count + num_engines]}, args.engine, folder)
-            for count in args.counts
-        ]
-        sizes = []
-        for served in services:
-            sizes.append(prove(served, stream, tokenizer, answer_bytes))
+        services = []
+        replays = []
+        for count in args.counts:
+            own = {*cores[: count + num_engines]}
+            served = start(stack, count, own, args.engine, stream, folder)
+            answer = prove(served, stream, tokenizer, answer_bytes)
+            services.append(served)
+            replays.append(start_replay(stack, served, own, answer) if "arrow" in args.kinds else 0)
+            sizes.append(len(answer))
             info = json.loads(get(served, "/v1/info"))
-            crossovers[served.count] = info["crossover_bytes"]
+            crossovers[count] = info["crossover_bytes"]
             print(f"  engines {info['engines']}, crossover {info['crossover_bytes']}", flush=True)
-        answer_bytes = max(sizes) + SPARE_BYTES
+        most_bytes = max(sizes) + SPARE_BYTES
         clients = stack.enter_context(Clients(client_cores))
         for number in range(args.rounds):
-            for served in services:
+            for served, replay in zip(services, replays, strict=True):
                 row: dict[str, Any] = {"frontends": served.count, "round": number}
                 if "small" in args.kinds:
                     row["small"] = small_row(served, clients, args.seconds)
                 if "arrow" in args.kinds:
-                    row["arrow"] = arrow_row(
-                        served,
-                        clients,
-                        stream,
-                        answer_bytes,
-                        args.streams * served.count,
-                        args.seconds,
-                        folder,
-                    )
+                    row["arrow"] = arrow_row(served, clients, replay, stream, most_bytes, args)
                 rows.append(row)
                 print(line(row), flush=True)
     about = {"engine_processes": num_engines, "client_processes": len(client_cores)}
@@ -239,7 +256,8 @@ def line(row: dict[str, Any]) -> str:
         parts.append(f"{small['requests_per_s']:9,.0f}/s, {latencies}, {_cores(small)}")
     if arrow := row.get("arrow"):
         share = f"{arrow['gpu_share']:.0%} by the GPU"
-        parts.append(f"Arrow {arrow['gb_per_s']:6.3f} GB/s, {share}, {_cores(arrow)}")
+        limit = f"from memory {arrow['limit_gb_per_s']:6.3f}"
+        parts.append(f"Arrow {arrow['gb_per_s']:6.3f} GB/s, {limit}, {share}, {_cores(arrow)}")
     return " | ".join(parts)
 
 
@@ -271,6 +289,9 @@ def summary(rows: list[dict[str, Any]], counts: list[int], num_warmup: int = 1) 
                 "least": min(ratios),
                 "most": max(ratios),
             } | first.get(count, {})
+            if kind == "arrow":
+                limits = [row[kind]["limit_gb_per_s"] for row in rows if row["frontends"] == count]
+                found[f"{kind} {count}"]["limit_gb_per_s"] = statistics.median(limits)
     return found
 
 

@@ -40,6 +40,7 @@ def test_two_front_ends_are_proved_and_timed(tmp_path):
     assert row["frontends"] == 2
     assert row["small"]["requests_per_s"] > 0
     assert row["arrow"]["gb_per_s"] > 0
+    assert row["arrow"]["limit_gb_per_s"] > 0
     assert row["arrow"]["gpu_share"] == 0
     assert row["small"].keys() >= {"engine", "fronts", "clients", "p99_ms"}
 
@@ -59,7 +60,7 @@ def test_ratios_are_taken_within_each_round():
         return {
             "frontends": count,
             "small": {"requests_per_s": rate},
-            "arrow": {"gb_per_s": speed},
+            "arrow": {"gb_per_s": speed, "limit_gb_per_s": 2 * speed},
         }
 
     rows = [
@@ -72,9 +73,10 @@ def test_ratios_are_taken_within_each_round():
     ]
     found = summary(rows, [1, 8])
     assert found["small 8"] == {"requests_per_s": 140, "ratio": 6, "least": 5, "most": 7}
-    warm = {"gb_per_s": 2.5, "ratio": 2, "least": 1, "most": 3}
+    warm = {"gb_per_s": 2.5, "ratio": 2, "least": 1, "most": 3, "limit_gb_per_s": 4}
     assert found["arrow 8"] == warm | {"first": 2}
     warmer = {"gb_per_s": 2, "ratio": 1, "least": 1, "most": 1, "first": 2}
+    warmer |= {"limit_gb_per_s": 4}
     assert summary(rows, [1, 8], num_warmup=2)["arrow 8"] == warmer
     assert summary(rows, [1, 8], num_warmup=3)["arrow 8"] == warmer
     assert found["small 1"]["ratio"] == 1
@@ -82,7 +84,14 @@ def test_ratios_are_taken_within_each_round():
     for each in rows:
         del each["small"]
     assert summary(rows, [1, 8]).keys() == {"arrow 1", "arrow 8"}
-    arrow = {"gb_per_s": 1.5, "gpu_share": 0.5, "fronts": 2, "engine": 1, "clients": 3}
+    arrow = {
+        "gb_per_s": 1.5,
+        "limit_gb_per_s": 3,
+        "gpu_share": 0.5,
+        "fronts": 2,
+        "engine": 1,
+        "clients": 3,
+    }
     assert "50% by the GPU" in line({"frontends": 8, "arrow": arrow})
 
 
