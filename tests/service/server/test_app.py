@@ -12,7 +12,7 @@ import pytest
 from service.core.errors import UnknownVocabulary
 from service.core.settings import Settings
 from service.server.app import create_app
-from service.server.lifespan import preload
+from service.server.lifespan import freeze_garbage_collector, preload
 from tests.support.app_client import serving
 from tests.support.fake_engine import FakeEngine
 from tests.support.waiting import run, until
@@ -64,6 +64,27 @@ def test_the_default_vocabulary_is_loaded_first_and_alone_and_a_failing_one_stop
             assert gc.isenabled()
 
     run(scenario)
+
+
+def test_a_collection_of_young_objects_looks_at_few_of_many_that_stay():
+    numbers = []
+
+    def note(phase, info):
+        if phase == "start" and info["generation"] < 2:
+            numbers.append(sum(len(gc.get_objects(i)) for i in range(info["generation"] + 1)))
+
+    thresholds = gc.get_threshold()
+    freeze_garbage_collector()
+    gc.callbacks.append(note)
+    try:
+        connections = [[i] for i in range(100_000)]
+    finally:
+        gc.callbacks.remove(note)
+        gc.unfreeze()
+        gc.set_threshold(*thresholds)
+    assert len(connections) == 100_000
+    assert len(numbers) >= 30  # Collections do come.
+    assert max(numbers) < 8_000
 
 
 def test_an_unexpected_error_of_one_vocabulary_does_not_keep_the_service_from_being_ready(caplog):
