@@ -15,11 +15,11 @@ import orjson
 from gpu.host.cores import limit_threads
 from service.cli.vocabulary_files import open_vocabulary
 from service.core.errors import NotInstalled
-from service.corpus.engines import open_engine
+from service.corpus.encoding.engines import open_engine
 from service.corpus.inputs import SCHEME, Input, UnreadableInput, expand, find_inputs
 from service.corpus.job import SHARD_TOKENS, Job
 from service.corpus.own_files import OwnFiles
-from service.corpus.progress import Progress, peak_memory
+from service.corpus.parts.progress import Progress, peak_memory
 from service.corpus.reading.chats import ChatRenderer
 from service.corpus.run import PartRunner, run_job
 from service.corpus.runners.processes import ProcessRunner, choose_num_processes

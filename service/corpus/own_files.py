@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from service.corpus.checkpoint import MANIFEST, read_job_file
+from service.corpus.parts.checkpoint import MANIFEST, read_job_file
 from service.corpus.writing import mds
 
 BESIDE_SHARDS = r"manifest\.json|rejects_\d{5}\.jsonl|part_\d{5}\.checkpoint"

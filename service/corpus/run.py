@@ -11,19 +11,18 @@ import numpy as np
 import orjson
 
 from service.core.version import package_version
-from service.corpus.checkpoint import (
+from service.corpus.inputs import InputDigest
+from service.corpus.job import VERSION, Job
+from service.corpus.parts.checkpoint import (
     MANIFEST,
     OtherJob,
     checkpoint_name,
     describe_shard,
-    locked,
     read_job_file,
     read_same_version,
-    remove_part_locks,
 )
-from service.corpus.inputs import InputDigest
-from service.corpus.job import VERSION, Job
-from service.corpus.part import PartResult
+from service.corpus.parts.locks import locked, remove_part_locks
+from service.corpus.parts.part import PartResult
 from service.corpus.writing import mds
 from service.corpus.writing.formats import FORMATS
 from service.runtime.atomic_files import Store

@@ -17,11 +17,11 @@ from ray.data import Datasink
 from ray.data.block import BlockAccessor
 
 from service.core.version import package_version
-from service.corpus.checkpoint import MANIFEST, Checkpoint, Cursor, Shard, describe_shard
 from service.corpus.documents import Rows
-from service.corpus.encoding import NONE, add_begin_end_tokens, make_rows
+from service.corpus.encoding.encoder import NONE, add_begin_end_tokens, make_rows
 from service.corpus.job import SHARD_TOKENS, Job
-from service.corpus.shards import Shards
+from service.corpus.parts.checkpoint import MANIFEST, Checkpoint, Cursor, Shard, describe_shard
+from service.corpus.parts.shards import Shards
 from service.corpus.writing import mds
 from service.corpus.writing.formats import FORMATS
 from service.runtime.atomic_files import Store

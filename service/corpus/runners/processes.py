@@ -23,8 +23,8 @@ from typing import Any, cast
 
 from gpu.runtime.cuda_device import num_devices
 from service.corpus.job import Job
-from service.corpus.part import PartResult
-from service.corpus.progress import Progress
+from service.corpus.parts.part import PartResult
+from service.corpus.parts.progress import Progress
 from service.corpus.runners.remote_part import (
     Counts,
     PartLost,

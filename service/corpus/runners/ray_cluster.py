@@ -15,8 +15,8 @@ from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from service.corpus.job import Job
-from service.corpus.part import PartResult
-from service.corpus.progress import Progress
+from service.corpus.parts.part import PartResult
+from service.corpus.parts.progress import Progress
 from service.corpus.runners.remote_part import (
     Counts,
     PartLost,

@@ -15,13 +15,14 @@ from time import perf_counter, process_time
 from typing import NamedTuple
 
 from service.core.version import package_version
-from service.corpus.checkpoint import LOCK, OtherJob, locked_part
-from service.corpus.encoding import DocumentEncoder
-from service.corpus.engines import open_engine
+from service.corpus.encoding.encoder import DocumentEncoder
+from service.corpus.encoding.engines import open_engine
+from service.corpus.encoding.verification import Verifier
 from service.corpus.job import Job
-from service.corpus.part import PartResult, Workers, run_part
-from service.corpus.progress import peak_memory
-from service.corpus.verification import Verifier
+from service.corpus.parts.checkpoint import OtherJob
+from service.corpus.parts.locks import LOCK, locked_part
+from service.corpus.parts.part import PartResult, Workers, run_part
+from service.corpus.parts.progress import peak_memory
 from service.corpus.writing.formats import FORMATS
 from service.engines.base import Codec
 from service.runtime.malloc import keep_large_blocks

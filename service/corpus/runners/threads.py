@@ -7,12 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from service.corpus.encoding import DocumentEncoder
+from service.corpus.encoding.encoder import DocumentEncoder
+from service.corpus.encoding.verification import Verifier
 from service.corpus.job import Job
-from service.corpus.ordered import Stopped
-from service.corpus.part import PartResult, Workers, run_part
-from service.corpus.progress import Progress
-from service.corpus.verification import Verifier
+from service.corpus.parts.ordered import Stopped
+from service.corpus.parts.part import PartResult, Workers, run_part
+from service.corpus.parts.progress import Progress
 from service.corpus.writing.formats import FORMATS
 from service.engines.base import Codec
 from vocabularies.model.vocabulary import Vocabulary

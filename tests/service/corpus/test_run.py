@@ -14,17 +14,18 @@ import numpy as np
 import orjson
 import pytest
 
-from service.corpus import encoding, verification
 from service.corpus import inputs as corpus_inputs
-from service.corpus.checkpoint import OtherJob, locked
+from service.corpus.encoding import encoder, verification
+from service.corpus.encoding.verification import DiffersFromReference, Verifier
 from service.corpus.inputs import UnreadableInput, find_inputs
 from service.corpus.job import Job
-from service.corpus.part import PartResult
-from service.corpus.progress import Progress
+from service.corpus.parts.checkpoint import OtherJob
+from service.corpus.parts.locks import locked
+from service.corpus.parts.part import PartResult
+from service.corpus.parts.progress import Progress
 from service.corpus.reading import line_blocks
 from service.corpus.run import run_job
 from service.corpus.runners.threads import ThreadRunner
-from service.corpus.verification import DiffersFromReference, Verifier
 from service.corpus.writing.shard_files import PartialFile
 from service.engines.cpu.engine import CpuEngine
 from tests.support.inputs.bgzf_files import block_gzip
@@ -212,7 +213,7 @@ def test_no_partial_file_of_a_lost_node_stays(files: list[Path], tmp_path: Path)
 def test_documents_of_too_many_ids_are_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(encoding, "MAX_DOCUMENT_IDS", 5)
+    monkeypatch.setattr(encoder, "MAX_DOCUMENT_IDS", 5)
     path = write_jsonl(tmp_path / "a.jsonl", ["a b c d", "a b c d e", "", "a " * 9, "a"])
     manifest = run(make_job([path]), tmp_path / "out")
     messages = [(r["code"], r["message"]) for r in read_rejects(tmp_path / "out")]

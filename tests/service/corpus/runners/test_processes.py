@@ -16,7 +16,7 @@ import pytest
 
 from service.corpus.inputs import UnreadableInput, find_inputs
 from service.corpus.job import Job
-from service.corpus.progress import Progress
+from service.corpus.parts.progress import Progress
 from service.corpus.run import run_job
 from service.corpus.runners import processes
 from service.corpus.runners.processes import (

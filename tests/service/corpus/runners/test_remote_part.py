@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from service.core.version import package_version
-from service.corpus import checkpoint
-from service.corpus.checkpoint import LOCK, OtherJob, locked, locked_part
 from service.corpus.inputs import find_inputs
 from service.corpus.job import Job
-from service.corpus.progress import Progress
+from service.corpus.parts import locks
+from service.corpus.parts.checkpoint import OtherJob
+from service.corpus.parts.locks import LOCK, locked, locked_part
+from service.corpus.parts.progress import Progress
 from service.corpus.run import run_job
 from service.corpus.runners.remote_part import Counts, OtherNode, RemoteJob, run_remote_part
 from service.corpus.runners.threads import ThreadRunner
@@ -128,7 +129,7 @@ def test_a_run_ends_the_one_before(tmp_path: Path) -> None:
 def test_a_run_waits_for_parts_of_the_one_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoint, "MAX_WAIT_S", 0.4)
+    monkeypatch.setattr(locks, "MAX_WAIT_S", 0.4)
     with locked_part(tmp_path, 3):
         with pytest.raises(OtherJob, match=r"still writing to it: \.part_00003\.lock"):
             with locked(tmp_path):

@@ -9,8 +9,8 @@ from functools import partial
 
 import pytest
 
-from service.corpus import ordered
-from service.corpus.ordered import OrderedRun
+from service.corpus.parts import ordered
+from service.corpus.parts.ordered import OrderedRun
 
 POLL_S = 120.0
 

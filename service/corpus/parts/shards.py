@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from service.corpus.checkpoint import Checkpoint, Cursor, Shard
 from service.corpus.documents import Rows
 from service.corpus.job import Job
+from service.corpus.parts.checkpoint import Checkpoint, Cursor, Shard
 from service.corpus.writing.formats import FORMATS
 from service.corpus.writing.shard_files import ShardPlan, ShardWriter
 from service.corpus.writing.shuffled import ShuffledWriter

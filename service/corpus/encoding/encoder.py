@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.corpus.documents import Documents, Int64s, Reject, Rows
+from service.corpus.encoding.verification import Verifier
 from service.corpus.job import Job
-from service.corpus.verification import Verifier
 from service.engines.base import Codec
 from vocabularies.batch.batch import Batch, Encoded, EncodeOptions, RowError
 from vocabularies.batch.ragged import offsets_from_lengths, ragged_indices

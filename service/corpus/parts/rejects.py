@@ -8,9 +8,9 @@ from pathlib import Path
 
 import orjson
 
-from service.corpus.checkpoint import Cursor
 from service.corpus.documents import Reject
 from service.corpus.inputs import Input
+from service.corpus.parts.checkpoint import Cursor
 
 UNITS = {
     "jsonl": "byte",

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from service.corpus import gpus
-from service.corpus.gpus import Gpus
+from service.corpus.encoding import gpus
+from service.corpus.encoding.gpus import Gpus
 from service.engines.cpu.engine import CpuEngine
 from tests.support.emulation.device import EmulatedDevice
 from tests.support.gpus.gpu_workers import NEEDS_COMPILER

@@ -26,7 +26,7 @@ def open_engine(name: str, vocabulary: Vocabulary) -> Codec:
 
     count = num_devices()
     if count:
-        from service.corpus.gpus import open_gpus
+        from service.corpus.encoding.gpus import open_gpus
 
         return open_gpus(cpu, count, vocabulary)
     if name == "gpu":

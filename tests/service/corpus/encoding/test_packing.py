@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.corpus.documents import Rows
-from service.corpus.encoding import make_rows
-from service.corpus.packing import Packer
+from service.corpus.encoding.encoder import make_rows
+from service.corpus.encoding.packing import Packer
 
 LENGTHS = st.lists(st.integers(0, 9), max_size=12)
 

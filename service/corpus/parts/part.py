@@ -9,18 +9,18 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from service.corpus import checkpoint as checkpoints
-from service.corpus.checkpoint import Checkpoint, Cursor
 from service.corpus.documents import Reject
-from service.corpus.encoding import DocumentEncoder, EncodedDocuments
+from service.corpus.encoding.encoder import DocumentEncoder, EncodedDocuments
+from service.corpus.encoding.packing import Packer
 from service.corpus.inputs import UnreadableInput
 from service.corpus.job import Job
-from service.corpus.ordered import OrderedRun, Stopped
-from service.corpus.packing import Packer
-from service.corpus.progress import PartProgress
+from service.corpus.parts import checkpoint as checkpoints
+from service.corpus.parts.checkpoint import Checkpoint, Cursor
+from service.corpus.parts.ordered import OrderedRun, Stopped
+from service.corpus.parts.progress import PartProgress
+from service.corpus.parts.rejects import RejectFile
+from service.corpus.parts.shards import Shards
 from service.corpus.reading.readers import LoadDocuments, read_documents
-from service.corpus.rejects import RejectFile
-from service.corpus.shards import Shards
 
 
 class _Block(NamedTuple):
