@@ -4,12 +4,12 @@
 #pragma once
 #include "common/lookback_scan.cuh"
 
-constexpr uint32_t TRAIN_ITEMS = 16;         // Neighbouring tokens of a thread.
+constexpr uint32_t TRAIN_ITEMS = 16;         // Neighbouring tokens that a thread has.
 constexpr uint32_t TRAIN_TILE = TRAIN_ITEMS * BLOCK;
 constexpr uint32_t NO_MERGE = 0xFFFF;        // A barrier among the tokens: merges do not cross it.
-constexpr uint32_t SUMS_OF_PLACED = 5;       // Sums of a token that has places, see training/shared_sums.cuh.
+constexpr uint32_t SUMS_OF_PLACED = 5;       // Sums of a neighbour where there are places, see training/shared_sums.cuh.
 // Words of the report.
-constexpr uint32_t REPORT_NUM_TOKENS = 0;    // Tokens and barriers behind a merge.
+constexpr uint32_t REPORT_NUM_TOKENS = 0;    // Tokens and barriers after a merge.
 constexpr uint32_t REPORT_MERGED = 1;        // Occurrences merged so far, each as often as it counts.
 constexpr uint32_t REPORT_LEFT = 2;          // The best pair's left id (NO_MERGE: there is no pair), its right id,
                                              // frequency, bonus, penalty and score.
@@ -18,9 +18,9 @@ constexpr uint32_t REPORT_WORDS = 8;
 struct TrainJob {
     // The corpus: ids and barriers (NO_MERGE); the first and the last token are barriers.
     const uint16_t* tokens;        // uint16[num_tokens], readable for TRAIN_TILE + 4 more.
-    uint16_t* merged_tokens;       // uint16[num_tokens] the same behind the merge.
+    uint16_t* merged_tokens;       // uint16[num_tokens] the same after the merge.
     const uint32_t* places;        // uint32[num_tokens] the slot that each token begins in; a null pointer: none.
-    uint32_t* merged_places;       // uint32[num_tokens] the same behind the merge.
+    uint32_t* merged_places;       // uint32[num_tokens] the same after the merge.
     uint64_t num_tokens;
     uint64_t tile_threads;         // Threads of a block that have tokens: BLOCK, fewer in tests.
     // The weight and the scores of an occurrence, where there are places.
@@ -52,8 +52,8 @@ struct TrainJob {
     uint64_t* neighbours;          // uint64[2][capacity][1 or SUMS_OF_PLACED], zeros before and after.
     // The best pair of each row of the table.
     uint32_t* row_is_stale;        // uint32[capacity] not 0: a pair of this left id has changed.
-    int64_t* row_scores;           // int64[capacity] the best score of each left id, NO_SCORE.
-    uint32_t* row_rights;          // uint32[capacity] its right id.
+    int64_t* row_scores;           // int64[capacity] the best score of each left id; NO_SCORE: no pair of it may be merged.
+    uint32_t* row_rights;          // uint32[capacity] the right id of that pair.
     uint64_t* report;              // uint64[REPORT_WORDS].
 };
 

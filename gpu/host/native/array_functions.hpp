@@ -1,17 +1,15 @@
-// Functions of `gpu.host._copy_pool` that need no threads: addresses of arrays, and checked copies of offsets.
+// Functions of `gpu.host._copy_pool` that use no threads: addresses of arrays, and checked copies of offsets.
 #pragma once
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#include <algorithm>
 #include <cstdint>
 
-#include "thread_pool.hpp"
 #include "python_helpers.hpp"
 
 namespace {
 
-// NumPy's `array.ctypes` takes a microsecond for this.
+// Returns the address of an array's first item. NumPy's `array.ctypes` takes a microsecond for it.
 PyObject* address_of(PyObject*, PyObject* array) {
     Py_buffer view;
     if (PyObject_GetBuffer(array, &view, PyBUF_STRIDED_RO) < 0) return nullptr;
@@ -20,7 +18,7 @@ PyObject* address_of(PyObject*, PyObject* array) {
     return address;
 }
 
-// Copies offsets. Returns the number of the first row that ends before it begins, or None.
+// Copies offsets. Returns None, or the number of the first row that ends before it begins.
 PyObject* put_begins(PyObject*, PyObject* const* arguments, Py_ssize_t given) {
     Py_buffer to, from;
     if (!has_arguments(given, 2) || PyObject_GetBuffer(arguments[0], &to, PyBUF_WRITABLE) < 0) return nullptr;

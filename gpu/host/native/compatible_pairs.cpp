@@ -4,8 +4,8 @@
 //     relate(letters, lengths, merges, max_bytes) -> (left, right, bits, words) of gpu.dna.compatible_pairs.Pairs
 //
 // letters: int32[sum of lengths], the ids of the letters of all tokens, -1 for none. lengths: int32[T]. merges: int32[M, 4],
-// left id, right id, rank, merged id; no pair has two ranks. `relate` returns None where a merge has a lower rank than one
-// that makes a part of it; all its tokens are reached.
+// left id, right id, rank, merged id; no pair has two ranks. Merges must reach all tokens given to `relate`. It returns
+// None if the rank of a merge is not higher than that of every merge that makes one of its two symbols.
 //
 // The spines of a token are the symbols at its left and at its right end, from a letter to the whole token, each with the
 // rank of the merge that consumes it. A merge (x, y) of rank m crosses the border of two tokens l r exactly if x is on the
@@ -26,7 +26,7 @@
 
 namespace {
 
-constexpr int32_t NEVER = std::numeric_limits<int32_t>::max();  // When a whole token is consumed.
+constexpr int32_t NEVER = std::numeric_limits<int32_t>::max();  // The rank that consumes a whole token.
 
 struct View {
     Py_buffer buffer{};
@@ -103,12 +103,12 @@ struct Consumed {
 };
 using Spine = std::vector<Consumed>;
 
-// Merges the letters of one token after another.
+// Merges the letters of a token, for one token after another.
 class Derivation {
    public:
     Spine left, right;
 
-    // Whether merges make one symbol of these letters; then the spines are its.
+    // Returns whether merges make one symbol of these letters; then `left` and `right` are its spines.
     bool derive(const Merges& merges, const int32_t* letters, int32_t length) {
         symbols_.assign(letters, letters + length);
         left.clear();
@@ -141,10 +141,10 @@ class Derivation {
     }
 
     std::vector<int32_t> symbols_;
-    std::vector<const Merge*> found_;  // Of each symbol and the next one.
+    std::vector<const Merge*> found_;  // The merge of each symbol and the next one.
 };
 
-// The merges that may consume symbols of one side across a border, by these symbols, the lowest ranks first.
+// The ranks of the merges with a given left symbol, or right symbol; ascending.
 class Ranks {
    public:
     explicit Ranks(const std::vector<Merge>& merges, int32_t Merge::*side) {
@@ -165,12 +165,12 @@ class Ranks {
     std::unordered_map<int32_t, std::vector<int32_t>> of_;
 };
 
-// Numbers tokens with equal sets of merges that wait for a neighbour.
+// Divides tokens into classes: those of one class have the same merges that wait for a neighbour.
 class Classes {
    public:
     explicit Classes(const Ranks& ranks) : ranks_(ranks) {}
 
-    // Adds the next token. `may_equal` says whether a merge may have the rank of the one that consumes the symbol.
+    // Adds the next token. `may_equal`: a merge of the rank that consumes a symbol of the spine waits, too.
     void add(const Spine& spine, bool may_equal) {
         key_.clear();
         for (const Consumed& each : spine) {
@@ -183,7 +183,7 @@ class Classes {
     }
     size_t size() const { return waiting_.size(); }
 
-    // The merges that wait in a class: a symbol, how many of its merges, and again.
+    // The merges that wait in a class, as pairs of numbers: a symbol, and how many of its merges, lowest ranks first.
     const std::vector<int32_t>& waiting(size_t number) const { return *waiting_[number]; }
 
     std::vector<uint32_t> of_token;
@@ -195,6 +195,7 @@ class Classes {
     std::vector<const std::vector<int32_t>*> waiting_;
 };
 
+// What `relate` returns; see gpu.dna.compatible_pairs.Pairs.
 struct Relation {
     std::vector<uint16_t> left, right;
     std::vector<uint32_t> bits;
@@ -202,7 +203,7 @@ struct Relation {
     bool is_made = false;
 };
 
-// The right classes in which each merge waits, by its rank.
+// The right classes in which each merge waits, by the merge's rank.
 std::unordered_map<int32_t, std::vector<uint32_t>> right_classes(const Classes& right, const Ranks& by_right) {
     std::unordered_map<int32_t, std::vector<uint32_t>> crossed;
     for (uint32_t number = 0; number < right.size(); number++) {
@@ -214,8 +215,8 @@ std::unordered_map<int32_t, std::vector<uint32_t>> right_classes(const Classes& 
     return crossed;
 }
 
-// Clears the bits of left classes and the right classes that share a merge with them. Those of a symbol's first merges
-// are found once for all left classes.
+// Clears the bits of each left class and the right classes that share a merge with it. A symbol's merges are looked up
+// once for all left classes: sorted by how many they wait for, each class adds to those of the one before.
 void clear_crossed(const Classes& left, const Ranks& by_left, const Classes& right, const Ranks& by_right, Relation& made) {
     struct Waiting {
         int32_t symbol, count;
@@ -230,7 +231,7 @@ void clear_crossed(const Classes& left, const Ranks& by_left, const Classes& rig
         return a.symbol != b.symbol ? a.symbol < b.symbol : a.count < b.count;
     });
     auto crossed = right_classes(right, by_right);
-    std::vector<uint32_t> found;  // A bit for each right class.
+    std::vector<uint32_t> found;  // A bit for each right class in which one of the symbol's merges so far waits.
     int32_t symbol = -1, num_done = 0;
     for (const Waiting& each : all) {
         if (each.symbol != symbol) {

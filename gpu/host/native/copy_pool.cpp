@@ -4,10 +4,10 @@
 //     copy = pool.start(target, source)             begins to copy source to the front of target
 //     copy = pool.gather(target, texts, offsets)    the same for strings that were measured, see string_job.hpp
 //     copy.wait(num_bytes)                          waits until the first num_bytes are copied
-//     copy.seconds                                  from its beginning to its last piece
+//     copy.seconds                                  from its beginning to the end of its last piece so far
 //     pool.close()                                  ends the threads; what has begun is completed
 //     address_of(array)                             the address of its first item
-//     put_begins(to, begins)                        copies int64s; returns None, or the first row that descends
+//     put_begins(to, begins)                        copies int64s; returns None, or the first row with a negative size
 //
 // A child of fork completes running copies by itself, and makes threads of its own for later ones.
 #define PY_SSIZE_T_CLEAN
@@ -180,7 +180,7 @@ PyMethodDef copy_methods[] = {
 };
 
 PyGetSetDef copy_fields[] = {
-    {"seconds", reinterpret_cast<getter>(seconds), nullptr, "The time from its beginning to its last piece so far.", nullptr},
+    {"seconds", reinterpret_cast<getter>(seconds), nullptr, "The seconds from its beginning to the end of its last piece so far.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 

@@ -4,9 +4,9 @@
 //     begins   0       4   4     10
 //     target   I t ' s E5 8C 97 E4 BA AC
 //
-// An ASCII string is its own UTF-8. For other strings, CPython makes the UTF-8 when its size is queried, and keeps it
-// with the string. So after measuring, nothing needs the lock. Objects that were not measured, or are not strings, are
-// detected while they are copied.
+// The caller measures the strings first: it asks CPython for the size of each one's UTF-8. An ASCII string is its own
+// UTF-8. For any other string, CPython then makes the UTF-8 and keeps it with the string. So the copy does not need the
+// lock. It detects strings that were not measured, and objects that are not strings.
 #pragma once
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -17,7 +17,7 @@
 
 namespace staging {
 
-// The UTF-8 of a string that was measured; null for anything else.
+// Returns the UTF-8 of a string that was measured, and sets its size; null for anything else.
 inline const char* measured_utf8(PyObject* text, int64_t* size) {
     if (!PyUnicode_Check(text)) return nullptr;
     if (PyUnicode_IS_COMPACT_ASCII(text)) {
@@ -29,7 +29,7 @@ inline const char* measured_utf8(PyObject* text, int64_t* size) {
     return compact->utf8;
 }
 
-// Copies the texts of a tuple, int64[number + 1] begins of them in the target, from 0 to its end.
+// Copies the texts of a tuple. `begins` is int64[texts + 1]: where each text begins in the target, and the size of all.
 struct StringsJob final : CopyJob {
     PyObject* const tuple;
     const int64_t* const begins;
@@ -38,7 +38,7 @@ struct StringsJob final : CopyJob {
         : CopyJob(to, static_cast<size_t>(places[PyTuple_GET_SIZE(texts)])), tuple(texts), begins(places) {}
 
    private:
-    // Invariant: begins[i] <= first, and first < begins[i + 1] unless text i is empty.
+    // Invariant: begins[i] <= place, and place < begins[i + 1] unless text i is empty.
     void copy(size_t first, size_t end) override {
         auto place = static_cast<int64_t>(first), limit = static_cast<int64_t>(end);
         Py_ssize_t i = std::upper_bound(begins, begins + PyTuple_GET_SIZE(tuple) + 1, place) - begins - 1;

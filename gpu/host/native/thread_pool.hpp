@@ -4,9 +4,9 @@
 //     copied by      thread 0   thread 1   waiting thread   thread 0
 //
 // Pieces are copied in order, by the threads of the pool and by the thread that waits for the copy. A thread without
-// work polls for SPIN, or for LONG_SPIN if the last job came within LONG_SPIN of the one before, and then sleeps. On a
-// virtual machine it takes 0.1 ms to wake up, in which one thread copies 1.3 MB. Signals are blocked in the threads. The
-// threads do not exist in a child of fork.
+// work polls for SPIN and then sleeps. It polls for LONG_SPIN if the threads were idle for less than that before the
+// last job came. On a virtual machine it takes 0.1 ms to wake up, in which one thread copies 1.3 MB. Signals are blocked
+// in the threads. A child of fork does not have the threads.
 #pragma once
 
 #include <pthread.h>
@@ -61,7 +61,7 @@ inline size_t pieces_of(size_t num_bytes, size_t piece_bytes = PIECE_BYTES) {
 // The size of the pieces of a copy.
 inline size_t piece_bytes_of(size_t num_bytes) { return num_bytes <= SMALL_BYTES ? SMALL_PIECE_BYTES : PIECE_BYTES; }
 
-// Work in pieces, each done by any thread. Marking a piece as done is the last access of its thread to the job.
+// Work in pieces, each done by any thread. A thread's last access to the job is to mark its piece as done.
 class Job {
    public:
     const size_t num_pieces;
@@ -70,6 +70,7 @@ class Job {
     explicit Job(size_t pieces) : num_pieces(pieces), is_done_(pieces) {}
     virtual ~Job() = default;
 
+    // Whether so many first pieces are done.
     bool has(size_t pieces) const {
         auto first = is_done_.begin();
         return std::all_of(first, first + static_cast<ptrdiff_t>(pieces), [](auto& done) { return done.load(); });
@@ -85,7 +86,7 @@ class Job {
     std::vector<std::atomic<bool>> is_done_;
 };
 
-// Copies so many bytes to a target.
+// Copies `num_bytes` bytes to a target.
 struct CopyJob : Job {
     char* const target;
     const size_t num_bytes, piece_bytes;
@@ -95,7 +96,7 @@ struct CopyJob : Job {
         : Job(pieces_of(size, piece_bytes_of(size))), target(static_cast<char*>(to)), num_bytes(size),
           piece_bytes(piece_bytes_of(size)) {}
 
-    // The time from its beginning to its last piece so far.
+    // The time from its beginning to the end of the piece that ended last.
     double seconds() const { return std::chrono::duration<double>(Clock::duration(duration_)).count(); }
 
    private:
@@ -121,7 +122,7 @@ struct BytesJob final : CopyJob {
     void copy(size_t first, size_t end) override { std::memcpy(target + first, source + first, end - first); }
 };
 
-// The threads of one process and their jobs. Never freed, because copies may refer to them for longer.
+// The threads of one process and their jobs. They are never freed, because copies may still refer to them.
 class Threads {
    public:
     explicit Threads(int num_threads) {
@@ -139,6 +140,7 @@ class Threads {
         pthread_sigmask(SIG_SETMASK, &before, nullptr);
     }
 
+    // Whether this process has the threads, which a child of fork has not.
     bool are_here() const { return process_ == getpid(); }
 
     void add(Job* job) {
@@ -153,7 +155,7 @@ class Threads {
         if (sleep) awake_.notify_all();
     }
 
-    // Returns when the first pieces of a job are done; does those that no thread has started.
+    // Returns when so many first pieces of a job are done; does those of them that no thread has started.
     void finish(Job* job, size_t pieces) {
         for (size_t piece; take(job, pieces, &piece);) run(job, piece);
         if (spin_until([&] { return job->has(pieces); })) return;
@@ -200,7 +202,7 @@ class Threads {
         done_.notify_all();
     }
 
-    // Gets a piece of a job below `pieces`; false if all are started.
+    // Gets one of the first `pieces` pieces of a job; false if all of them are started.
     bool take(Job* job, size_t pieces, size_t* piece) {
         std::lock_guard<std::mutex> lock(mutex_);
         if (job->next >= pieces) return false;
@@ -217,6 +219,7 @@ class Threads {
         return true;
     }
 
+    // Starts the next piece of a job, which has one. The caller holds the mutex.
     size_t next_of(Job* job) {
         size_t piece = job->next++;
         if (job->next == job->num_pieces) jobs_.erase(std::find(jobs_.begin(), jobs_.end(), job));
@@ -231,7 +234,7 @@ class Threads {
     std::deque<Job*> jobs_;  // The jobs with pieces that no thread has started.
     Clock::time_point idle_since_{};  // When the last piece was started.
     std::atomic<bool> has_jobs_{false}, is_closing_{false};
-    std::atomic<bool> is_busy_{false};  // The last job came soon behind the one before it.
+    std::atomic<bool> is_busy_{false};  // The last job came less than LONG_SPIN after `idle_since_`.
     std::atomic<int> num_waiting_{0};
     int num_asleep_ = 0;
     std::vector<std::thread> threads_;
