@@ -169,7 +169,7 @@ READERS = {"datatrove": _datatrove_rows, "datasets": _arrow_rows}
 
 
 def time_ours(source: Path, folder: Path) -> Measurement:
-    """Time our command, to Megatron's files."""
+    """Time `warptok corpus` from `source` to Megatron's files, which are deleted afterwards."""
     out = folder / "out"
     taken = measure(_ours(source, out, "megatron"), {"PYTHONPATH": str(ROOT)})
     shutil.rmtree(out)
@@ -179,7 +179,7 @@ def time_ours(source: Path, folder: Path) -> Measurement:
 def time_rival(
     rival: str, source: Path, tokenizer: Path, python: str, folder: Path
 ) -> Measurement | None:
-    """Time a rival; None: it fails."""
+    """Time another library on the same files, in the Python `python`; None: it fails."""
     out = folder / "out"
     try:
         return measure(_rival(rival, source, out, tokenizer, python))

@@ -145,7 +145,7 @@ def inputs_of(shape: tuple[int, int], device: str) -> Inputs:
 
 
 def cases(shape: tuple[int, int], device: str) -> Iterator[Case]:
-    """List (name, work, ids) of everything that is timed for a shape."""
+    """Make everything that is timed for `shape` = (rows, letters of a row) on a device."""
     inputs = inputs_of(shape, device)
     if device != "cpu":
         yield from memory_cases(inputs)

@@ -295,7 +295,13 @@ KERNELS = {
 
 
 def num_blocks(name: str, num_bytes: int, processors: int) -> int:
-    """Return the number of blocks of a launch for `num_bytes` of text on a device."""
+    """Return the number of blocks with which a kernel is launched.
+
+    Args:
+        name: the kernel, a key of KERNELS.
+        num_bytes: the bytes of text of the batch.
+        processors: the multiprocessors of the device.
+    """
     kernel = KERNELS[name]
     if kernel.cluster > 1:
         return kernel.cluster

@@ -45,7 +45,7 @@ def encode_failed(
 
 
 def count_isolated(engine: Codec, vocabulary: Vocabulary, batch: Batch) -> Counted:
-    """Count the ids of each text; see encode_isolated."""
+    """Count the ids of each text; a text on which the engine fails becomes an error of its row."""
     try:
         return engine.count(vocabulary, batch)
     except BaseException as error:
@@ -59,7 +59,14 @@ def count_isolated(engine: Codec, vocabulary: Vocabulary, batch: Batch) -> Count
 def decode_isolated(
     engine: Codec, vocabulary: Vocabulary, rows: Sequence[Sequence[int]], skip: bool
 ) -> Decoded:
-    """Decode each row of ids; see encode_isolated."""
+    """Decode each row of ids to bytes; a row on which the engine fails becomes an error of its row.
+
+    Args:
+        engine: the engine.
+        vocabulary: the vocabulary of the ids.
+        rows: the ids of each row, of any size.
+        skip: whether special tokens are left out.
+    """
     offsets = np.zeros(len(rows) + 1, np.int64)
     np.cumsum([len(row) for row in rows], out=offsets[1:])
     try:

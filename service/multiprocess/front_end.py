@@ -54,7 +54,14 @@ FIRST_LIST_POLL_S = 0.02
 
 
 def run_front_end(settings: Settings, sockets: list[socket.socket], link: Path, name: str) -> None:
-    """Answer HTTP requests until a signal arrives and the process has drained."""
+    """Answer HTTP requests until a signal arrives and the process has drained.
+
+    Args:
+        settings: the settings of the service.
+        sockets: the listening sockets: those of ports, and one Unix socket at most.
+        link: the path of the engine process's Unix socket.
+        name: the name of this process.
+    """
     end_normally_on_signals()
     limit_library_threads(1)
     ports = [each for each in sockets if each.family != socket.AF_UNIX]

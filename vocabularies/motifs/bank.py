@@ -207,6 +207,11 @@ def find_spans(bank: MotifBank, data: NDArray[np.uint8], offsets: NDArray[np.int
     Only upper-case letters match; U and T are the same letter. Each occurrence needs 32 bytes of
     memory.
 
+    Args:
+        bank: the motifs.
+        data: uint8[N], the sequences, joined.
+        offsets: int64[B + 1], where each sequence begins.
+
     Example, motifs ACG and CG in TACGA|CG: ACG at 1, CG at 2 and at 5. A|CG is not an occurrence of
     ACG, because it spans two sequences.
     """

@@ -22,7 +22,7 @@ struct Launch {
     uint32_t* grid_arrivals;         // uint32[1], see wait_for_grid. Zero before the first batch.
     uint64_t validates;              // Not 0: rows are checked for UTF-8.
     uint64_t num_rounds;             // Rounds of special tokens, 0 .. 2.
-    uint64_t post_processed;                 // Not 0: rows get begin and end tokens, or are truncated.
+    uint64_t post_processed;         // Not 0: rows get begin and end tokens, or are truncated.
     uint64_t planned_fallback;       // FALLBACK_*: where a grid stops, whatever it finds; 0: only where it must.
 };
 

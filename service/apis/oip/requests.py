@@ -151,7 +151,11 @@ def row_offsets(inputs: dict[str, Tensor], num_values: int) -> NDArray[np.int64]
 
 
 def check_texts(service: Service, offsets: NDArray[np.int64]) -> None:
-    """Raise TooLarge if there are too many texts, or one is too long."""
+    """Check the number and the sizes of texts, which begin at offsets int64[B + 1], in bytes.
+
+    Raises:
+        TooLarge: there are too many texts, or one is too long.
+    """
     check_rows(service, len(offsets) - 1, "text")
     limit = service.settings.max_text_bytes
     if offsets[-1] <= limit:

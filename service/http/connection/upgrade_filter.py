@@ -47,7 +47,7 @@ class UpgradeFilter:
         headers: Iterable[tuple[bytes, bytes]],
         end: int,
     ) -> None:
-        """Rewrite the request without its offer.
+        """Rewrite the request without its offer to upgrade.
 
         Args:
             parser: the parser that has read the head.

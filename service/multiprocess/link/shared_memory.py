@@ -108,7 +108,10 @@ class LinkMemory(MemoryPool):
         return offset if 0 <= offset < len(self._all) else None
 
     def place(self, array: NDArray[Any]) -> NDArray[Any]:
-        """Copy a contiguous array to the file, unless it is already there or small."""
+        """Return a contiguous array in the file: a copy, or the array if it is there already.
+
+        An array of less than MIN_SHARED_BYTES is returned as it is.
+        """
         if array.nbytes < MIN_SHARED_BYTES or self.find_offset(array) is not None:
             return array
         copy = self.take(array.nbytes)[: array.nbytes].view(array.dtype).reshape(array.shape)
