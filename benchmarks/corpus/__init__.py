@@ -4,5 +4,6 @@
 
 `rivals.py` is run by the other Python, which has datatrove, megatron-core and datasets. `files.py`
 makes the inputs, `processes.py` measures a command with its children, `limits.py` the limits of the
-machine. Ids are compared before anything is timed.
+machine. `cluster.py` and `growth.py` are commands of their own: nodes of a cluster of Ray, and
+files that grow. Ids are compared before anything is timed.
 """

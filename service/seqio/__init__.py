@@ -1,6 +1,7 @@
 """Reads named texts from FASTA, FASTQ and text files, plain or gzip.
 
-`reader` is the entry point: it detects the format, decompresses, and returns records or batches.
+`reader` is the entry point: it detects the format (`format_detection`), decompresses, and returns
+records or batches.
 `fasta`, `fastq` and `bgzf` parse one format each; `sequence_checks` refuses bytes that are not
 bases; `corpus` reads the sequences for a training; `mtdna_dataset` reads a data set for torch, and
 is the only module that needs torch.

@@ -5,6 +5,7 @@ contains the extension: `windows.hpp` finds pretokens 64 bytes at a time, and `a
 those that it does not support; `pieces.hpp` looks pretokens up, and `merges.hpp` merges the others;
 `rows.hpp` combines these steps for a text, and `batch.hpp` for a batch.
 
-All ids equal the reference's. `composer` converts rows to NFC if the vocabulary requires it.
+All ids equal the reference's. `composer` converts rows to NFC if the vocabulary requires it, and
+`special_tokens` lists the special tokens that the extension matches.
 Another encoder encodes rows that need more, such as those with tokens that match only whole words.
 """
