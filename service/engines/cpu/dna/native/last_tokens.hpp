@@ -393,9 +393,9 @@ class LastTokens {
     int k_;
     Signatures signatures_;
     std::vector<Last> lasts_;         // By id.
-    Table<uint64_t> records_;
-    Table<uint64_t> more_records_;    // Blocks of records of k and more letters.
-    Table<Option> options_;
+    LargeVector<uint64_t> records_;
+    LargeVector<uint64_t> more_records_;    // Blocks of records of k and more letters.
+    LargeVector<Option> options_;
     std::vector<Last> short_;         // By length, then letters.
 };
 

@@ -8,17 +8,15 @@
 //     place   0 1 2 3 4
 #pragma once
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
-#include <new>
 #include <numeric>
 #include <stdexcept>
 #include <utility>
 #include <vector>
+
+#include "../../native/large_pages.hpp"
 
 namespace dna {
 
@@ -30,38 +28,6 @@ constexpr uint8_t MERGING = 32;     // and mixed letters below this one.
 constexpr uint16_t NO_TOKEN = 0xFFFF;
 
 using Place = int64_t;
-
-// Allocates large tables in huge pages, as every look-up is somewhere else.
-template <typename Element>
-struct TableAllocator {
-    using value_type = Element;
-    static constexpr size_t PAGE = size_t{1} << 21;
-
-    TableAllocator() = default;
-    template <typename Other>
-    TableAllocator(const TableAllocator<Other>&) {}
-
-    Element* allocate(size_t count) {
-        size_t num_bytes = count * sizeof(Element);
-        bool is_large = num_bytes >= PAGE / 2;
-        if (is_large) num_bytes = (num_bytes + PAGE - 1) / PAGE * PAGE;
-        void* memory = is_large ? std::aligned_alloc(PAGE, num_bytes) : std::malloc(num_bytes);
-        if (!memory) throw std::bad_alloc();
-        if (is_large) madvise(memory, num_bytes, MADV_HUGEPAGE);  // Where it is refused, ordinary pages do.
-        return static_cast<Element*>(memory);
-    }
-    void deallocate(Element* memory, size_t) { std::free(memory); }
-    template <typename Other>
-    bool operator==(const TableAllocator<Other>&) const {
-        return true;
-    }
-    template <typename Other>
-    bool operator!=(const TableAllocator<Other>&) const {
-        return false;
-    }
-};
-template <typename Element>
-using Table = std::vector<Element, TableAllocator<Element>>;
 
 // The bits of so many bases.
 inline uint64_t mask_of(int num_bases) { return (uint64_t{1} << 2 * num_bases) - 1; }
@@ -188,8 +154,8 @@ class SpelledTokens {
     }
 
     int k_;
-    Table<uint16_t> short_;
-    Table<Slot> long_;
+    LargeVector<uint16_t> short_;
+    LargeVector<Slot> long_;
 };
 
 // Which tokens may follow which, by their classes; left class 0 is the begin of a text. A row for each right class, as
@@ -234,7 +200,7 @@ class Pairs {
     }
 
     size_t num_right_, row_words_;
-    Table<uint32_t> bits_;
+    LargeVector<uint32_t> bits_;
     std::vector<uint32_t> first_bits_;  // The first word of each row.
 };
 

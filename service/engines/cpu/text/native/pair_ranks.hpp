@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "large_pages.hpp"
+#include "../../native/large_pages.hpp"
 
 namespace text {
 

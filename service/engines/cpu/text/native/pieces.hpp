@@ -17,7 +17,7 @@
 #include <memory>
 #include <vector>
 
-#include "large_pages.hpp"
+#include "../../native/large_pages.hpp"
 #include "merges.hpp"
 #include "windows.hpp"
 

@@ -7,8 +7,6 @@
 
 #include <sys/mman.h>
 
-namespace text {
-
 // Allocates zeroed memory, in large pages if it takes at least half of one.
 template <typename Element>
 struct LargePages {
@@ -47,5 +45,3 @@ struct LargePages {
 // A vector of numbers or plain structs that never shrinks, so that elements without a value of their own are 0.
 template <typename Element>
 using LargeVector = std::vector<Element, LargePages<Element>>;
-
-}  // namespace text
