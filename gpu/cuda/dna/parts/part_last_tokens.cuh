@@ -39,7 +39,8 @@ DEVICE bool resolve_either(const Job& job, PartShared& shared, uint32_t first, u
     return true;
 }
 
-// Makes a place near a mixed letter a listed one. At other places only letters count that are not near one.
+// Makes a place near a mixed letter a listed one. At other places, only the letters behind the tail of the mixed letter
+// count.
 DEVICE void note_near_mixed(const Endings& endings, const PartShared& shared, uint32_t place, uint32_t& behind,
                             Remaining& remaining) {
     uint32_t bases = bases_behind(shared, place);

@@ -20,17 +20,17 @@
 // run may lead into another run. In most batches the steps have nothing to do:
 //
 //     rank       lists the unmet windows in order, and the windows that do not repeat
-//     continue   walks the first windows of each segment again, from a border of the window before, whose
-//                token is in front
+//     continue   walks the first windows of each segment again, from the first border that the window before has
+//                in them, behind that window's token
 //     align      copies the repeating borders of the last of these windows to the others; a window in which the
 //                run ends is walked again from one of these borders
-//     meet       checks all meetings
+//     meet       checks again where windows of segments, and the windows behind these, meet the ones before
 //
 // From a window that still does not meet the one before, a thread walks through one window after the other
 // (dna/repair/sequential.cuh). All this is one launch of repair_small or repair_large (chunk128.cu, chunk512.cu),
 // behind meet_windows; common/grid_steps.cuh divides it into steps. repeats.cuh has the borders of a run.
 //
-// Invariant: the launch ends when every window meets the one before, or with STATUS_FAULT, and no id is used.
+// Invariant: the launch ends when every window meets the one before, or with STATUS_FAULT; then no id is used.
 #pragma once
 #include "dna/repair/repeats.cuh"
 #include "common/grid_steps.cuh"
@@ -39,7 +39,7 @@ namespace warptok::dna {
 
 constexpr uint32_t RANK_BITS = 31;
 constexpr uint32_t REPAIR_ROUNDS = 4;
-constexpr uint32_t MAX_SEGMENT = 16;       // Windows that do not repeat.
+constexpr uint32_t MAX_SEGMENT = 16;       // How many unmet windows back the begin of their segment is searched.
 
 // window_ranks has four lists. UNMET lists the unmet windows in order. UNMET + RANK has for each window twice the
 // number of unmet windows before it, plus 1 if it is unmet itself. DIFFERING has the same two lists for windows that do
@@ -123,8 +123,11 @@ DEVICE uint32_t first_of_row(const Job& job, uint32_t round, uint32_t window) {
     return unmet <= window ? unmet : NO_BORDER;
 }
 
-// The first window of the segment that a window is in; NO_BORDER where it is in none. It is in one if it repeats, or
-// begins where the text of one still repeats (BEHIND windows back at most); else if it is in a row of unmet windows.
+// The first window of the segment that a window is in; NO_BORDER if it is in none.
+//
+// If the window repeats, or begins in text of a repeating window that is at most BEHIND windows back, this is the first
+// unmet window of that row of repeating windows. For any other unmet window it is the first one of the unmet windows
+// in a row, MAX_SEGMENT back at most.
 template <uint32_t CHUNK>
 DEVICE uint32_t segment_of(const Job& job, uint32_t round, uint32_t window) {
     constexpr uint32_t BEHIND = (32 * Window<CHUNK>::WORDS + CHUNK - 1) / CHUNK;
@@ -139,8 +142,8 @@ DEVICE uint32_t segment_of(const Job& job, uint32_t round, uint32_t window) {
     return first;
 }
 
-// How many windows continue: they cover 256 letters or more, so that behind them the borders of a run repeat, and no
-// more windows are unmet where a run ends.
+// How many windows at the begin of a segment continue the path before it. They cover 256 letters or more, so that behind
+// them the borders of a run repeat, and no more windows are unmet where a run ends.
 template <uint32_t CHUNK>
 constexpr uint32_t CONTINUED = CHUNK < 256 ? 256 / CHUNK : 1;
 

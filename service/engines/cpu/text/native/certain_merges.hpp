@@ -3,8 +3,8 @@
 // Two bytes certainly merge if their rank is lower than the rank of any pair that could take one of them: a symbol in
 // front with the first byte, or the second byte with a symbol behind. If the first two bytes of a character of three
 // bytes merge, they certainly merge with the third byte under the same condition. A symbol in front ends with the byte
-// in front, and a symbol behind begins with the byte behind, so tables by these bytes have lower bounds of all such
-// ranks.
+// in front, and a symbol behind begins with the byte behind. So tables by these bytes have the lowest rank of all such
+// pairs.
 //
 // This holds for vocabularies in which every pair has a higher rank than the merges that make its two symbols. A pair
 // with a finished symbol then comes after the merges within that symbol, so it does not matter when these are made.
@@ -69,12 +69,13 @@ class CertainMerges {
    private:
     // The lowest ranks of pairs of symbols around two bytes.
     struct Bounds {
-        uint32_t of_second;     // Of a symbol that ends with the first byte, with the second byte.
-        uint32_t of_first;      // Of the first byte with a symbol that begins with the second byte.
+        uint32_t of_second;     // Of a symbol that ends with the first byte, and the second byte.
+        uint32_t of_first;      // Of the first byte, and a symbol that begins with the second byte.
     };
 
-    // Finds the bounds of pairs of bytes, and the lowest ranks of symbols with a byte in front that is not ASCII and
-    // with a character behind. Returns whether every pair has a higher rank than the merges that make its symbols.
+    // Finds the bounds of pairs of bytes. Finds for each symbol the lowest rank with a symbol in front that ends with a
+    // byte above ASCII, and the lowest with a symbol behind that begins with the first byte of a character. Returns
+    // whether every pair has a higher rank than the merges that make its two symbols.
     bool find_bounds(const uint64_t* entries, size_t count, std::vector<uint32_t>& lowest_in_front,
                      std::vector<uint32_t>& lowest_behind) {
         std::fill(bounds_.begin(), bounds_.end(), Bounds{NO_RANK, NO_RANK});
@@ -97,6 +98,7 @@ class CertainMerges {
         return true;
     }
 
+    // Adds the characters that begin with two given bytes and certainly merge from left to right.
     void add_characters(const PairRanks& pairs, const std::vector<uint32_t>& lowest_in_front,
                         const std::vector<uint32_t>& lowest_behind, uint32_t lead, uint32_t second) {
         const uint32_t first = pairs.of_bytes(static_cast<uint8_t>(lead), static_cast<uint8_t>(second));
@@ -114,8 +116,8 @@ class CertainMerges {
         return (lead & 0x0F) << 12 | (second & 0x3F) << 6 | (third & 0x3F);
     }
 
-    // Returns the symbol of the character of three bytes at a place, among bytes that need not be UTF-8; 0: it is not
-    // certain.
+    // Returns the symbol of the character of three bytes at a place; 0: it is not certain, or none is there. The bytes
+    // need not be UTF-8.
     uint32_t find_character(const uint8_t* bytes, size_t place, size_t size) const {
         const uint8_t* at = bytes + place;
         const size_t end = place + 3;
