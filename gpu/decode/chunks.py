@@ -154,7 +154,15 @@ class _Answer:
 def decode_in_chunks(
     pipeline: Pipeline, resident: Resident, ids: Ids, offsets: Int64s, skip_special_tokens: bool
 ) -> DecodedRows | None:
-    """Decode a batch in chunks; return None if it must be decoded in one workspace."""
+    """Decode a batch in chunks; return None if it must be decoded in one workspace.
+
+    Args:
+        pipeline: runs the chunks.
+        resident: the vocabulary on the device.
+        ids: the rows, joined.
+        offsets: int64[B + 1], where each row begins in `ids`.
+        skip_special_tokens: whether special tokens are left out.
+    """
     data, id_bytes = ids.view(np.uint8), ids.itemsize
     is_pinned = pipeline.resources.device.is_pinned(data)
     splits = not _shares_letters(resident)

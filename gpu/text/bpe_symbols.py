@@ -121,7 +121,11 @@ def _symbol_pairs(
 
 
 def find_ranks(entries: UInt64s) -> RankOf:
-    """Return a function that finds the ranks of pairs of symbols."""
+    """Return a function that finds the ranks of pairs of symbols.
+
+    Args:
+        entries: uint64[M], a merge each: left symbol << 43 | right symbol << 22 | rank.
+    """
     order = np.sort(np.append(entries, EMPTY_PAIR))
     keys = (order >> np.uint64(22)).astype(np.int64)
 

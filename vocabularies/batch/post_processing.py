@@ -144,7 +144,7 @@ def count_kept(sizes: Int64s, added: AddedIds, max_length: int | None) -> Int64s
     """Count the ids that each row keeps after truncation, not counting begin and end tokens.
 
     Args:
-        sizes: the number of ids of each row before truncation.
+        sizes: int64[B], the number of ids of each row before truncation.
         added: the begin and end tokens.
         max_length: the largest number of ids of a row, including begin and end tokens; None: no
             limit.

@@ -138,7 +138,7 @@ class Spans:
         motifs: NDArray[np.int32],
         weights: NDArray[np.int64],
     ) -> Spans:
-        """Make spans from arrays whose entries are in any order."""
+        """Make spans from arrays [S], one entry a span, whose entries are in any order."""
         order = np.lexsort((-ends, begins))
         return cls(begins[order], ends[order], motifs[order], weights[order])
 

@@ -53,7 +53,7 @@ class ScoreRule:
         bonuses: NDArray[np.int64] | None = None,
         penalties: NDArray[np.int64] | None = None,
     ) -> NDArray[np.int64]:
-        """Compute the scores of pairs; missing bonuses and penalties are 0."""
+        """Compute int64[P], the scores of P pairs; missing bonuses and penalties are 0."""
         if bonuses is None or penalties is None:
             return UNIT * frequencies
         if self.binary:
@@ -143,7 +143,11 @@ class PairTable:
     ) -> None:
         """Subtract occurrences from records; a record may occur several times.
 
-        `measured` are the bonuses and penalties of the occurrences, if there are motifs.
+        Args:
+            records: int32[K], the number of the record of each occurrence.
+            counts: int64[K], how often each occurrence counts; or one number for all.
+            measured: the bonuses and the penalties of the occurrences, each int64[K], if there are
+                motifs.
         """
         np.subtract.at(self._frequencies, records, counts)
         frequencies = self._frequencies[records]

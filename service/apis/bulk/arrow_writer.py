@@ -57,7 +57,13 @@ def select_rows(
 def make_lists(
     ids: NDArray[Any], offsets: NDArray[np.int64], nulls: pa.Array | None = None
 ) -> pa.ListArray:
-    """Create a column of lists; `nulls` is true for null lists."""
+    """Create a column of lists of integers.
+
+    Args:
+        ids: the items of all lists, joined.
+        offsets: int64[B + 1], where each list begins; below 2**31.
+        nulls: bool[B], true for null lists; None: no list is null.
+    """
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(ids), mask=nulls)
 
 

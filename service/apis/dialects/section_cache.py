@@ -134,7 +134,7 @@ class SectionCache:
             self.num_bytes -= _measure(oldest)
 
     def learn_border(self, vocabulary: Vocabulary, ids: NDArray[np.integer[Any]]) -> None:
-        """Choose a vocabulary's border: the special token that is most frequent in `ids`."""
+        """Choose a vocabulary's border: the special token that is most frequent in ids [T]."""
         special = {token.id: token for token in vocabulary.special_tokens}
         is_special = np.zeros(len(vocabulary), np.bool_)
         is_special[list(special)] = True

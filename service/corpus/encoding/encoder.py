@@ -153,6 +153,12 @@ def cut_windows(rows: Rows, places: Int64s, window: int, stride: int) -> Rows:
     """Cut rows, each a document, into overlapping windows; an empty row has no windows.
 
     The last window of a document may be shorter; POST /v1/windows pads it instead.
+
+    Args:
+        rows: the documents.
+        places: int64[R], the place of each document in its file.
+        window: the ids of a window.
+        stride: the distance of the begins of two windows, in ids.
     """
     lengths = np.diff(rows.offsets)
     counts = -(-lengths // stride)
@@ -176,7 +182,15 @@ def cut_windows(rows: Rows, places: Int64s, window: int, stride: int) -> Rows:
 def make_rows(
     ids: NDArray[np.integer[Any]], offsets: Int64s, places: Int64s, end: int, input_number: int
 ) -> Rows:
-    """Make rows that are whole documents of a file, with their places."""
+    """Make rows that are whole documents of a file, with their places.
+
+    Args:
+        ids: the rows, joined.
+        offsets: int64[R + 1], where each row begins.
+        places: int64[R], the place of each document in the file.
+        end: the place after the last document.
+        input_number: the number of the file.
+    """
     num_rows = len(places)
     return Rows(
         ids,

@@ -126,7 +126,15 @@ def list_strings(vocabulary: Vocabulary) -> list[bytes]:
 def decode_with_blanks(
     strings: list[bytes], table: TokenTable, ids: Int64s, offsets: Int64s, skip: bool
 ) -> Decoded:
-    """Decode rows to the strings of their tokens, separated by blanks."""
+    """Decode rows to the strings of their tokens, separated by blanks.
+
+    Args:
+        strings: the string of each token, by id.
+        table: the bytes and kinds of all tokens.
+        ids: int64[T], the rows, joined.
+        offsets: int64[B + 1], where each row begins.
+        skip: whether special tokens are left out.
+    """
     errors = _find_errors(table, ids, offsets)
     ids, offsets = _without_rows(ids, offsets, errors)
     if skip:
@@ -144,7 +152,15 @@ def decode_by_library(
     offsets: Int64s,
     skip: bool,
 ) -> Decoded:
-    """Decode rows one by one with the library that defines the ids; refuse those that fail."""
+    """Decode rows one by one with the library that defines the ids; refuse those that fail.
+
+    Args:
+        decode: the library's function: the ids of a row, and `skip`, to a string.
+        table: the bytes and kinds of all tokens.
+        ids: int64[T], the rows, joined.
+        offsets: int64[B + 1], where each row begins.
+        skip: whether special tokens are left out.
+    """
     errors = _find_errors(table, ids, offsets)
     ids, offsets = _without_rows(ids, offsets, errors)
     rows: list[bytes] = []

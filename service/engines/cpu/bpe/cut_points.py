@@ -86,7 +86,8 @@ class CutPoints:
     def find_end(self, data: Bytes, begin: int, size: int) -> tuple[int, bool]:
         """Return the end of a piece of about `size` bytes, and whether the end is a border.
 
-        The piece is longer, up to the whole text, if there is no cut point before.
+        `data` is uint8[N], the text, and the piece begins at the byte `begin`. The piece is longer,
+        up to the whole text, if there is no cut point before.
         """
         low = begin + size // 2
         for target in range(begin + size, len(data), size):
