@@ -6,34 +6,34 @@
 // docs/internals/dna-bpe.md, *What letters leave*, has the proof.
 //
 // For k letters, S(w) mostly has one or two tokens. To choose between two, a record has a mask of *signatures* instead
-// of tokens. Every token has one of 38 signatures, chosen so that the tokens of S(v) that t may follow have other
+// of tokens. Every token has one of 30 signatures, chosen so that the tokens of S(v) that t may follow have other
 // signatures than those that it may not follow. So one bit of the mask decides, without a look-up of the pair.
 //
-//     record    0 | mask of signatures : 39 | tested : 4 | second option : 10 | first option : 10
+//     record    0 | mask of signatures : 31 | second option : 16 | first option : 16
 //     or        1 | number of a list : 31 | number of a block : 32
-//     option    length : 4 | signature : 6
+//     option    -length : 8 | number of the signature's bit in a record : 8
 //
-// The first option is the last token if the mask has the signature of the last token at the place where it begins,
-// `tested` letters before. A single token needs no test: both options are the same, and `tested` is k, because the last
-// token there has long been known. Where signatures do not decide, there are a list of options, and a block of records
-// by the two letters in front of the k letters.
+// The first option is the last token if the mask has the signature of the last token at the place where it begins. A
+// single token needs no test: both options are the same. All fields are bytes or words, so that a test takes few
+// instructions. Where signatures do not decide, there are a list of options, and a block of records by the two letters
+// in front of the k letters.
 #pragma once
 
 #include "tokens.hpp"
 
 namespace dna {
 
-constexpr int FIRST_SIGNATURE = 24, NUM_SIGNATURES = 39;  // Bits of a record's mask.
+constexpr int FIRST_SIGNATURE = 32, NUM_SIGNATURES = 31;  // Bits of a record's mask.
 constexpr uint64_t HAS_LIST = uint64_t{1} << 63;           // In a record.
-constexpr int LAST_BITS = 10, LENGTH_SHIFT = 6, TESTED_SHIFT = 20;
-constexpr int LAST_MASK = (1 << LAST_BITS) - 1, SIGNATURE_MASK = (1 << LENGTH_SHIFT) - 1;
-constexpr int MAX_SHORT = 15;  // Letters of the tokens that records have. Last tokens of more letters have length 0.
+constexpr int LAST_BITS = 16, LENGTH_SHIFT = 8;
 constexpr int MORE = 2;        // Letters in front of the k letters that are looked up where these do not decide.
 constexpr int MAX_K = 10;      // 16 places are looked up by one word.
 
-// A last token as places keep it: its signature and its length, 0 for more than MAX_SHORT.
+// A last token as places keep it: the bit of its signature, and its length below zero.
 using Last = uint16_t;
 constexpr Last BEGIN_LAST = FIRST_SIGNATURE;  // At the begin of a text, where every token may begin.
+
+inline int length_of(Last last) { return -static_cast<int8_t>(last >> LENGTH_SHIFT); }
 
 // One of several tokens that may be the last one.
 struct Option {
@@ -223,8 +223,22 @@ class LastTokens {
     Last of_short(uint64_t latest, int length) const { return short_[begin_of(length) + ending(latest, length)]; }
 
     static bool has_list(uint64_t record) { return record >> 63; }
-    static int tested_length(uint64_t record) { return static_cast<int>(record >> TESTED_SHIFT & MAX_SHORT); }
-    static bool has_signature(uint64_t mask, Last last) { return mask >> (last & SIGNATURE_MASK) & 1; }
+    // Whether a record has one token, which needs no test.
+    static bool has_one(uint64_t record) { return static_cast<Last>(record ^ record >> LAST_BITS) == 0; }
+    // Where the first option begins, as a place below zero.
+    static Place tested_begin(uint64_t record) { return static_cast<int8_t>(record >> LENGTH_SHIFT); }
+    static bool has_signature(uint64_t mask, Last last) { return mask >> (last & 63) & 1; }
+
+    // The option of a record that the last token in front of the first option leaves.
+    static Last choose(uint64_t record, Last before) {
+#ifdef __x86_64__  // Compilers make twice as many instructions of it.
+        uint32_t chosen = static_cast<uint32_t>(record) >> LAST_BITS;
+        asm("bt %q2, %1\n\tcmovc %k1, %0" : "+r"(chosen) : "r"(record), "r"(static_cast<uint64_t>(before)) : "cc");
+        return static_cast<Last>(chosen);
+#else
+        return static_cast<Last>(has_signature(record, before) ? record : record >> LAST_BITS);
+#endif
+    }
 
     // Whether a record with a list has a block by more letters, and its record for the latest letters.
     static bool has_block(uint64_t record) { return static_cast<uint32_t>(record); }
@@ -284,7 +298,7 @@ class LastTokens {
     };
 
     Last make_last(const Token& token) const {
-        int length = token.length > MAX_SHORT ? 0 : token.length;
+        auto length = static_cast<uint8_t>(-token.length);
         return static_cast<Last>((FIRST_SIGNATURE + signatures_.of(token.left)) | length << LENGTH_SHIFT);
     }
 
@@ -338,20 +352,19 @@ class LastTokens {
 
     uint64_t record_of(const PossibleLast& possible, const Ending& ending) {
         const std::vector<uint16_t>& ids = ending.ids;
-        int most = std::min(ending.length, MAX_SHORT);
-        bool is_short = std::all_of(ids.begin(), ids.end(), [&](uint16_t id) { return tokens_.length_of(id) <= most; });
-        if (is_short && ids.size() == 1) return make_record(ids[0], ids[0], k_, 0);
+        bool is_short = std::all_of(ids.begin(), ids.end(),
+                                    [&](uint16_t id) { return tokens_.length_of(id) <= ending.length; });
+        if (is_short && ids.size() == 1) return make_record(ids[0], ids[0], 0);
         for (size_t tested = 0; is_short && ids.size() == 2 && tested < 2; tested++)
             if (Masks masks = masks_for(possible, tokens_.by_id[ids[tested]], ending); !masks.doubtful)
-                return make_record(ids[tested], ids[1 - tested], tokens_.length_of(ids[tested]), masks.may_follow);
+                return make_record(ids[tested], ids[1 - tested], masks.may_follow);
         uint64_t first = options_.size();
         for (uint16_t id : ids) options_.push_back(option_of(possible, id, ending, id == ids.back()));
         return HAS_LIST | first << 32;
     }
 
-    uint64_t make_record(uint16_t first, uint16_t second, int tested, uint64_t mask) const {
-        return lasts_[first] | static_cast<uint64_t>(lasts_[second]) << LAST_BITS |
-               static_cast<uint64_t>(tested) << TESTED_SHIFT | mask;
+    uint64_t make_record(uint16_t first, uint16_t second, uint64_t mask) const {
+        return lasts_[first] | static_cast<uint64_t>(lasts_[second]) << LAST_BITS | mask;
     }
 
     Option option_of(const PossibleLast& possible, uint16_t id, const Ending& ending, bool is_final) const {

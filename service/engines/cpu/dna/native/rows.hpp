@@ -90,24 +90,26 @@ struct Rules {
     bool are_acgt = false;   // The bases are A, C, G and T in this order.
 };
 
-// Eight letters in a word, the first one in the lowest byte.
-class EightLetters {
+// Letters in words of eight, the first one in the lowest byte.
+template <typename Words>
+class Letters {
    public:
-    explicit EightLetters(const uint8_t* text) { std::memcpy(&letters_, text, 8); }
+    explicit Letters(const uint8_t* text) { std::memcpy(&letters_, text, sizeof(Words)); }
 
-    // Whether all are A, C, G or T. The second and third bit of a letter tell which one it would be.
-    bool are_acgt() const {
-        uint64_t number = letters_ >> 1 & EACH * 3;            // A 0, C 1, T 2, G 3
-        uint64_t is_t = number >> 1 & ~number & EACH;
-        return letters_ == ((EACH * 'A' + number * 2) ^ is_t * ('E' ^ 'T'));
+    // What the letters differ by from A, C, G and T: 0 if all are one of these. The second and third bit of a letter
+    // tell which one it would be.
+    Words differ_from_acgt() const {
+        Words number = letters_ >> 1 & EACH * 3;            // A 0, C 1, T 2, G 3
+        Words is_t = number >> 1 & ~number & EACH;
+        return letters_ ^ (EACH * 'A' + number + number) ^ (is_t << 4 | is_t);    // 'E' ^ 'T' is 0x11
     }
     // Their codes, one a byte, if they are.
-    uint64_t codes() const {
-        uint64_t number = letters_ >> 1 & EACH * 3;
+    Words codes() const {
+        Words number = letters_ >> 1 & EACH * 3;
         return number ^ (number >> 1 & EACH);
     }
-    // Packs codes to two bits each.
-    static uint64_t packed(uint64_t codes) {
+    // Packs the codes of each word to two bits each.
+    static Words packed(Words codes) {
         codes = (codes | codes >> 6) & 0x000F000F000F000F;
         codes = (codes | codes >> 12) & 0x000000FF000000FF;
         return (codes | codes >> 24) & 0xFFFF;
@@ -116,8 +118,9 @@ class EightLetters {
    private:
     static constexpr uint64_t EACH = 0x0101010101010101;
 
-    uint64_t letters_;
+    Words letters_;
 };
+using EightLetters = Letters<uint64_t>;
 
 struct Span {
     int64_t begin, end;
@@ -305,12 +308,13 @@ class RowEncoder {
         return text;
     }
 
-    // Reads bases, eight at a time, as long as there are so many.
+    // Reads bases, sixteen or eight at a time, as long as there are so many.
     const uint8_t* read_bases(const uint8_t* text, const uint8_t* end) {
+        if (rules_.are_acgt && stretch_.size() % 4 == 0) text = read_acgt(text, end);
         for (; end - text >= 8; text += 8) {
             uint64_t codes = 0;
             EightLetters letters(text);
-            if (rules_.are_acgt && letters.are_acgt()) {
+            if (rules_.are_acgt && !letters.differ_from_acgt()) {
                 codes = letters.codes();
             } else {
                 for (int i = 0; i < 8; i++) codes |= static_cast<uint64_t>(rules_.codes[text[i]]) << 8 * i;
@@ -319,6 +323,24 @@ class RowEncoder {
             if (rules_.has_mixed) std::memcpy(stretch_.codes() + stretch_.size(), &codes, 8);
             stretch_.add_bases(EightLetters::packed(codes));
         }
+        return text;
+    }
+
+    // Reads A, C, G and T, sixteen at a time, behind whole bytes of packed text.
+    const uint8_t* read_acgt(const uint8_t* text, const uint8_t* end) {
+        const uint8_t* first = text;
+        uint8_t* packed = stretch_.packed() + stretch_.size() / 4;
+        uint8_t* codes = rules_.has_mixed ? stretch_.codes() + stretch_.size() : nullptr;
+        for (; end - text >= 16; text += 16, packed += 4) {
+            Letters<Two> letters(text);
+            Two differ = letters.differ_from_acgt();
+            if (differ[0] | differ[1]) break;
+            Two two_codes = letters.codes(), two_packed = Letters<Two>::packed(two_codes);
+            if (codes) std::memcpy(codes + (text - first), &two_codes, 16);
+            auto word = static_cast<uint32_t>(two_packed[0] | two_packed[1] << 16);
+            std::memcpy(packed, &word, 4);
+        }
+        stretch_.grow(text - first);
         return text;
     }
 

@@ -27,7 +27,6 @@ class Stretch {
         memory_.reset(new uint8_t[PADDING + num_letters / 4 + PADDING]());
         codes_.reset(new uint8_t[num_letters + 8]);
         lasts_.reset(new Last[num_letters + 1]);
-        lengths_.reset(new uint8_t[num_letters + 1]);
     }
     void clear() {
         size_ = 0;
@@ -49,6 +48,8 @@ class Stretch {
         if (code >= FIRST_MIXED) mixed_.push_back(size_);
         size_++;
     }
+    // Adds letters whose packed text, and codes, are written.
+    void grow(Place num_letters) { size_ += num_letters; }
     // The codes of the letters, which are needed if there are mixed ones.
     uint8_t* codes() { return codes_.get(); }
     const uint8_t* codes() const { return codes_.get(); }
@@ -59,19 +60,14 @@ class Stretch {
     const uint8_t* packed() const { return memory_.get() + PADDING; }
 
     Last& last(Place place) { return lasts_[static_cast<size_t>(place)]; }
-    // The length of the last token at a place if `last` has none.
-    uint8_t& long_length(Place place) { return lengths_[static_cast<size_t>(place)]; }
-    int length(Place place) {
-        int found = last(place) >> LENGTH_SHIFT & MAX_SHORT;
-        return found ? found : long_length(place);
-    }
+    int length(Place place) { return length_of(last(place)); }
     uint64_t latest(Place place) const { return latest_letters(packed(), place); }
 
    private:
     size_t capacity_ = 0;
     Place size_ = 0;
     std::vector<Place> mixed_;
-    std::unique_ptr<uint8_t[]> memory_, codes_, lengths_;
+    std::unique_ptr<uint8_t[]> memory_, codes_;
     std::unique_ptr<Last[]> lasts_;
 };
 
@@ -84,7 +80,6 @@ class Repeats {
     static constexpr int PERIODS[2] = {4, 3};
 
     std::vector<Last> lasts;      // LENGTH + 1 of each text.
-    std::vector<uint8_t> lengths;
 
     static size_t row_of(uint64_t text, int period) { return period == 4 ? text : 256 + text; }
     static constexpr size_t NUM_ROWS = 256 + 64;
@@ -97,13 +92,12 @@ class StretchEncoder {
 
     // Writes the ids of the stretch so that they end at `end`; returns the first one.
     uint16_t* encode(uint16_t* end) {
-        find_lasts();
-        for (Place place = stretch_.size(); place > 0;) {
-            int length = stretch_.length(place);
-            *--end = id_at(place, length);
-            place -= length;
+        if (stretch_.mixed().empty()) {
+            find_lasts_of_stretch<BASES>();
+            return read_path<BASES>(end);
         }
-        return end;
+        find_lasts_of_stretch<MIXED>();
+        return read_path<MIXED>(end);
     }
 
     // Finds the last token of every place.
@@ -115,6 +109,7 @@ class StretchEncoder {
    private:
     static constexpr int BLOCK = 64;      // Places whose records are loaded together: bits of a word.
     static constexpr int GROUP = 16;      // Places that one word of letters is enough for.
+    static constexpr int UNROLLED = 8;    // Places that are chosen without a branch but those of lists.
 
     struct Block {
         Place place;
@@ -125,6 +120,20 @@ class StretchEncoder {
 
     // Whether a stretch has mixed letters. Most have none, and a loop that does not look for borders is faster.
     enum Letters { BASES, MIXED };
+
+    // Reads the ids off from the end.
+    template <Letters LETTERS>
+    uint16_t* read_path(uint16_t* end) {
+        const uint8_t* packed = stretch_.packed();
+        const Last* lasts = &stretch_.last(0);
+        for (Place place = stretch_.size(); place > 0;) {
+            int length = length_of(lasts[place]);
+            if constexpr (LETTERS == BASES) *--end = tokens_.spelled.find(tokens_.by_id, packed, place, length);
+            else *--end = id_at(place, length);
+            place -= length;
+        }
+        return end;
+    }
 
     template <Letters LETTERS>
     void find_lasts_of_stretch() {
@@ -194,8 +203,12 @@ class StretchEncoder {
         Place end = std::min(border_ + tail_behind_border() + tables_.k() + MORE - 1, bases_end());
         for (; place <= end; place++) {
             uint64_t record = tables_.records()[ending(stretch_.latest(place), tables_.k())];
-            if (LastTokens::has_list(record)) choose(place, record, border_);
-            else stretch_.last(place) = choose_of_two(record, stretch_.last(place - LastTokens::tested_length(record)));
+            if (LastTokens::has_list(record)) {
+                choose(place, record, border_);
+            } else {
+                Last before = stretch_.last(place + LastTokens::tested_begin(record));
+                stretch_.last(place) = LastTokens::choose(record, before);
+            }
         }
         return place;
     }
@@ -213,7 +226,7 @@ class StretchEncoder {
             auto count = static_cast<int>(place - border_);
             Last alone;
             is_alone[count] = find_alone(place, count, is_alone, &alone) &&
-                              may_be_last(place, alone >> LENGTH_SHIFT, in_front, is_alone);
+                              may_be_last(place, length_of(alone), in_front, is_alone);
             if (is_alone[count]) stretch_.last(place) = alone;
             else try_all_tokens(place);
         }
@@ -227,9 +240,9 @@ class StretchEncoder {
             return true;
         }
         uint64_t record = tables_.records()[ending(stretch_.latest(place), tables_.k())];
-        int tested = LastTokens::tested_length(record);
-        if (LastTokens::has_list(record) || (tested < tables_.k() && !is_alone[count - tested])) return false;
-        *alone = choose_of_two(record, stretch_.last(place - tested));
+        Place begin = LastTokens::tested_begin(record);
+        if (LastTokens::has_list(record) || (!LastTokens::has_one(record) && !is_alone[count + begin])) return false;
+        *alone = LastTokens::choose(record, stretch_.last(place + begin));
         return true;
     }
 
@@ -253,15 +266,17 @@ class StretchEncoder {
         const uint64_t mask = mask_of(tables_.k());
         for (int first = 0; first < block.count; first += GROUP) {
             Place begin = place + first - tables_.k();
-            uint64_t letters, lists = 0;
+            uint64_t letters;
+            Two lists{};               // A bit of each pair of records, the latest one in the highest bits.
             std::memcpy(&letters, stretch_.packed() + (begin >> 2), 8);
             letters >>= 2 * (begin & 3);
-            for (int i = 0; i < GROUP; i++) {
-                uint64_t record = table[letters >> 2 * i & mask];
-                block.records[first + i] = record;
-                lists |= record >> 63 << i;
+#pragma GCC unroll 8
+            for (int i = 0; i < GROUP; i += 2) {
+                Two records{table[letters >> 2 * i & mask], table[letters >> (2 * i + 2) & mask]};
+                std::memcpy(block.records + first + i, &records, sizeof(records));
+                lists = lists >> 2 | (records & HAS_LIST);
             }
-            block.lists |= lists << first;
+            block.lists |= (lists[0] >> 49 | lists[1] >> 48) << first;
         }
         if (block.count < BLOCK) block.lists &= (uint64_t{1} << block.count) - 1;
         for (uint64_t lists = block.lists; lists; lists &= lists - 1) {
@@ -286,14 +301,22 @@ class StretchEncoder {
 
     // Finds the last tokens of a part of a block, one after another. Lists are rare, and one branch each costs the
     // least.
-    void choose_all(const Block& block, int begin, int end, Place border) {
-        Last* last = &stretch_.last(block.place);
+    __attribute__((noinline)) void choose_all(const Block& block, int begin, int end, Place border) {
+        const uint64_t *next = block.records + begin, *behind = block.records + end;
+        Last* last = &stretch_.last(block.place + begin);
+        auto choose_next = [&](int i) __attribute__((always_inline)) {
+            uint64_t record = next[i];
+            if (__builtin_expect(LastTokens::has_list(record), 0)) {
+                choose(block.place + (next + i - block.records), record, border);
+            } else {
+                last[i] = LastTokens::choose(record, last[i + LastTokens::tested_begin(record)]);
+            }
+        };
+        for (; behind - next >= UNROLLED; next += UNROLLED, last += UNROLLED) {
 #pragma GCC unroll 8
-        for (int i = begin; i < end; i++) {
-            uint64_t record = block.records[i];
-            if (__builtin_expect(LastTokens::has_list(record), 0)) choose(block.place + i, record, border);
-            else last[i] = choose_of_two(record, last[i - LastTokens::tested_length(record)]);
+            for (int i = 0; i < UNROLLED; i++) choose_next(i);
         }
+        for (; next < behind; next++, last++) choose_next(0);
     }
 
     // Finds the last token of a place by a list. Not inlined, so that it leaves the loop its registers.
@@ -303,12 +326,7 @@ class StretchEncoder {
             Place begin = place - option->length;
             if (begin >= border && passes(*option, place, begin)) break;
         }
-        set_last(place, *option);
-    }
-
-    static Last choose_of_two(uint64_t record, Last before) {
-        uint64_t chosen = LastTokens::has_signature(record, before) ? record : record >> LAST_BITS;
-        return static_cast<Last>(chosen & LAST_MASK);
+        stretch_.last(place) = option->last;
     }
 
     // The bases behind the border that mixed tokens may have.
@@ -327,11 +345,6 @@ class StretchEncoder {
                SpelledTokens::is_spelled(tokens_.by_id[option.id], stretch_.packed(), place);
     }
 
-    void set_last(Place place, const Option& option) {
-        stretch_.last(place) = option.last;
-        stretch_.long_length(place) = option.length;
-    }
-
     // Whether a token of a right class may begin at a place.
     bool may_begin(uint16_t right, Place place) {
         return place == 0 || tokens_.pairs.may_follow(tokens_.left_of[id_at(place, stretch_.length(place))], right);
@@ -347,7 +360,6 @@ class StretchEncoder {
             uint16_t id = tokens_.endings.token(node);
             if (id == NO_TOKEN || !may_begin(tokens_.by_id[id].right, begin)) continue;
             stretch_.last(place) = tables_.last_of(id);
-            stretch_.long_length(place) = static_cast<uint8_t>(place - begin);
             return;
         }
         throw std::logic_error("no token is the last one of a text");
@@ -377,7 +389,6 @@ class StretchEncoder {
             uint64_t first = ending(stretch_.latest(period), period);
             size_t row = Repeats::row_of(first, period) * (Repeats::LENGTH + 1);
             std::copy_n(repeats_->lasts.data() + row + 1, count, &stretch_.last(1));
-            std::copy_n(repeats_->lengths.data() + row + 1, count, &stretch_.long_length(1));
             return count;
         }
         return 0;
@@ -414,10 +425,7 @@ class StretchEncoder {
         for (int period = 1; period <= MAX_LETTERS && known >= 2 * reach + period; period++) {
             if (repeated(place - 1, period, 2 * reach) < 2 * reach || !lasts_repeat(place - 1, period)) continue;
             Place until = place + repeated_from(place - 1, bases_end(), period);
-            for (; place < until; place++) {
-                stretch_.last(place) = stretch_.last(place - period);
-                stretch_.long_length(place) = stretch_.long_length(place - period);
-            }
+            for (; place < until; place++) stretch_.last(place) = stretch_.last(place - period);
             break;
         }
         return place;
@@ -426,8 +434,7 @@ class StretchEncoder {
     // Whether the last tokens up to a place, as many as a token may have letters, are those a period before.
     bool lasts_repeat(Place place, int period) {
         for (Place i = place - tokens_.longest + 1; i <= place; i++)
-            if (stretch_.last(i) != stretch_.last(i - period) || stretch_.length(i) != stretch_.length(i - period))
-                return false;
+            if (stretch_.last(i) != stretch_.last(i - period)) return false;
         return true;
     }
 
@@ -443,7 +450,6 @@ class StretchEncoder {
 inline Repeats make_repeats(const Tokens& tokens, const LastTokens& tables, uint8_t num_bases) {
     Repeats made;
     made.lasts.resize(Repeats::NUM_ROWS * (Repeats::LENGTH + 1));
-    made.lengths.resize(made.lasts.size());
     Stretch stretch;
     stretch.reserve(Repeats::LENGTH);
     StretchEncoder encoder(tokens, tables, nullptr, stretch);
@@ -460,7 +466,6 @@ inline Repeats make_repeats(const Tokens& tokens, const LastTokens& tables, uint
             encoder.find_lasts();
             size_t row = Repeats::row_of(text, period) * (Repeats::LENGTH + 1);
             std::copy_n(&stretch.last(0), Repeats::LENGTH + 1, made.lasts.data() + row);
-            std::copy_n(&stretch.long_length(0), Repeats::LENGTH + 1, made.lengths.data() + row);
         }
     return made;
 }

@@ -28,6 +28,7 @@ constexpr uint8_t MERGING = 32;     // and mixed letters below this one.
 constexpr uint16_t NO_TOKEN = 0xFFFF;
 
 using Place = int64_t;
+using Two = uint64_t __attribute__((vector_size(16)));  // Two words at once.
 
 // The bits of so many bases.
 inline uint64_t mask_of(int num_bases) { return (uint64_t{1} << 2 * num_bases) - 1; }
@@ -44,6 +45,11 @@ inline uint64_t latest_letters(const uint8_t* packed, Place place) {
 
 // The last letters of a text as a number: the last one has the highest two bits of 2 * length.
 inline uint64_t ending(uint64_t latest, int length) { return latest >> (64 - 2 * length); }
+
+// The same behind a one, which is begin_of(length) + ending(latest, length).
+inline uint64_t one_and_ending(uint64_t latest, int length) {
+    return (latest >> 1 | uint64_t{1} << 63) >> (63 - 2 * length);
+}
 
 struct Token {
     uint16_t id = 0;
@@ -109,14 +115,8 @@ class SpelledTokens {
     // The token that the last `length` letters in front of a place spell. There is one.
     uint16_t find(const std::vector<Token>& tokens, const uint8_t* packed, Place place, int length) const {
         uint64_t latest = latest_letters(packed, place);
-        if (length <= k_) return short_[begin_of(length) + ending(latest, length)];
-        uint64_t key = ending(latest, std::min(length, LATEST));
-        for (size_t slot = hash(key, length);; slot = (slot + 1) & (long_.size() - 1)) {
-            const Slot& found = long_[slot];
-            if (found.id == NO_TOKEN) return NO_TOKEN;
-            if (found.key != key || found.length != length) continue;
-            if (length <= LATEST || is_spelled(tokens[found.id], packed, place)) return found.id;
-        }
+        if (__builtin_expect(length <= k_, 1)) return short_[one_and_ending(latest, length)];
+        return find_long(tokens, packed, place, length);
     }
 
     // Whether the letters in front of a place are a token's.
@@ -135,6 +135,17 @@ class SpelledTokens {
         uint16_t id;
         uint8_t length;
     };
+
+    uint16_t find_long(const std::vector<Token>& tokens, const uint8_t* packed, Place place, int length) const {
+        uint64_t latest = latest_letters(packed, place);
+        uint64_t key = ending(latest, std::min(length, LATEST));
+        for (size_t slot = hash(key, length);; slot = (slot + 1) & (long_.size() - 1)) {
+            const Slot& found = long_[slot];
+            if (found.id == NO_TOKEN) return NO_TOKEN;
+            if (found.key != key || found.length != length) continue;
+            if (length <= LATEST || is_spelled(tokens[found.id], packed, place)) return found.id;
+        }
+    }
 
     // The latest letters of a token without its last `done`.
     static uint64_t latest_of(const Token& token, int done) {
