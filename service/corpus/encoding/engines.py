@@ -11,8 +11,8 @@ def open_engine(name: str, vocabulary: Vocabulary) -> Codec:
     """Open an engine that computes on the calling threads, which are those of the job.
 
     Args:
-        name: "cpu"; "gpu": all GPUs of this process; "auto": the GPUs if there are any, else the
-            CPU.
+        name: "cpu"; "gpu": all GPUs of this process, and the CPU until they are open; "auto": the
+            same if there are any GPUs, else the CPU.
         vocabulary: the vocabulary of the job.
 
     Raises:

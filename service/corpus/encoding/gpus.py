@@ -1,8 +1,14 @@
-"""Opens all GPUs for a job; the GPU with the fewest waiting bytes encodes each block."""
+"""Encodes blocks on all GPUs of a job, and on the CPU until the GPUs are open.
+
+To open a GPU takes one to two seconds, in which the CPU engine encodes. Then each block goes to the
+GPU with the fewest waiting bytes. The ids are the same.
+"""
 
 from __future__ import annotations
 
 import threading
+from collections import Counter
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,42 +25,52 @@ MEMORY_SHARE = 0.5  # Of a GPU's free memory, as the service's default.
 
 
 class Gpus:
-    """Presents several engines as one engine; it is thread-safe.
+    """Presents a CPU engine and several GPUs as one engine; it is thread-safe.
 
     Args:
-        engines: one engine per GPU, each combined with the CPU engine.
+        cpu: encodes until the GPUs are open.
+        opening: has the engines once they are open, one per GPU, each combined with the CPU engine.
     """
 
     name = "gpu"
 
-    def __init__(self, engines: list[HybridEngine]) -> None:
-        self.engines = engines
-        self._num_bytes = [0] * len(engines)
+    def __init__(self, cpu: Engine, opening: Future[list[HybridEngine]]) -> None:
+        self._cpu = cpu
+        self._opening = opening
+        self._num_bytes: Counter[Engine] = Counter()
         self._lock = threading.Lock()
+
+    def _engines(self) -> list[Engine]:
+        """Return the engines that encode now; raise DeviceUnavailable if a GPU cannot be used."""
+        return [*self._opening.result()] if self._opening.done() else [self._cpu]
 
     def status(self) -> EngineStatus:
         """Return the state of the first engine."""
-        return self.engines[0].status()
+        return self._engines()[0].status()
 
     def host_memory(self, num_bytes: int) -> NDArray[np.uint8]:
         """Allocate memory from which the first engine reads fastest."""
-        return self.engines[0].host_memory(num_bytes)
+        return self._engines()[0].host_memory(num_bytes)
 
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
-        """Encode each row on the GPU with the fewest waiting bytes."""
-        size = batch.size
+        """Encode each row on the engine with the fewest waiting bytes.
+
+        Raises:
+            DeviceUnavailable: a GPU cannot be used.
+        """
+        engines, size = self._engines(), batch.size
         with self._lock:
-            number = min(range(len(self.engines)), key=self._num_bytes.__getitem__)
-            self._num_bytes[number] += size
+            engine = min(engines, key=self._num_bytes.__getitem__)
+            self._num_bytes[engine] += size
         try:
-            return self.engines[number].encode(vocabulary, batch)
+            return engine.encode(vocabulary, batch)
         finally:
             with self._lock:
-                self._num_bytes[number] -= size
+                self._num_bytes[engine] -= size
 
     def count(self, vocabulary: Vocabulary, batch: Batch) -> Counted:
         """Count the ids that `encode` would return for each row."""
-        return self.engines[0].count(vocabulary, batch)
+        return self._engines()[0].count(vocabulary, batch)
 
     def decode(
         self,
@@ -64,32 +80,39 @@ class Gpus:
         skip_special_tokens: bool,
     ) -> Decoded:
         """Decode ids int64[T], whose rows begin at offsets int64[B + 1], to bytes."""
-        return self.engines[0].decode(vocabulary, ids, offsets, skip_special_tokens)
+        return self._engines()[0].decode(vocabulary, ids, offsets, skip_special_tokens)
 
     def close(self) -> None:
-        """Release all memory and threads."""
-        for engine in self.engines:
+        """Wait until all GPUs are open; release all memory and threads."""
+        for engine in self._opening.result():
             engine.close()
 
 
 def open_gpus(cpu: Engine, count: int, vocabulary: Vocabulary) -> Gpus:
-    """Open GPUs with a vocabulary; the CPU engine computes the rows that they do not support.
+    """Begin to open GPUs with a vocabulary; the CPU engine computes the rows that they cannot.
 
     Args:
         cpu: the CPU engine.
         count: the number of GPUs.
-        vocabulary: the vocabulary of the job, which is loaded on all GPUs before this returns.
+        vocabulary: the vocabulary of the job, which stays on all GPUs.
 
     Raises:
-        DeviceUnavailable: a GPU cannot be used.
         VocabularyError: no encoder can compute the vocabulary.
     """
     engines = [_open(cpu, number) for number in range(count)]
     for engine in engines:
         engine.load(vocabulary, permanent=True)
-        engine.vocabularies.wait_until_open()
-        engine.settle()
-    return Gpus(engines)
+
+    def wait_for_all() -> list[HybridEngine]:
+        for engine in engines:
+            engine.vocabularies.wait_until_open()
+            engine.settle()
+        return engines
+
+    thread = ThreadPoolExecutor(1, "gpus-opening")
+    opening = thread.submit(wait_for_all)
+    thread.shutdown(wait=False)
+    return Gpus(cpu, opening)
 
 
 def _open(cpu: Engine, number: int) -> HybridEngine:

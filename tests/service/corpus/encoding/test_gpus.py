@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import Future
+from time import sleep
 from typing import Any
 
 import pytest
 
+from gpu.errors import DeviceUnavailable
 from service.corpus.encoding import gpus
 from service.corpus.encoding.gpus import Gpus
 from service.engines.cpu.engine import CpuEngine
@@ -36,7 +39,9 @@ class Waiting:
 
 def test_blocks_go_to_the_engine_with_the_fewest_bytes() -> None:
     engines = [Waiting(), Waiting(), Waiting()]
-    opened = Gpus(engines)  # type: ignore[arg-type]
+    opening: Future[Any] = Future()
+    opening.set_result(engines)
+    opened = Gpus(CpuEngine(1), opening)
     threads = []
     for number, size in enumerate((50, 10, 20, 30, 5, 1), 1):
         batch = Batch(["A" * size])
@@ -55,14 +60,36 @@ def test_blocks_go_to_the_engine_with_the_fewest_bytes() -> None:
     assert [engine.sizes[-1] for engine in engines] == [-1, -1, -1]
 
 
+def test_the_cpu_encodes_until_the_gpus_are_open():
+    opening: Future[Any] = Future()
+    opened = Gpus(CpuEngine(1), opening)
+    assert opened.encode(VOCABULARY, Batch(["ACGT"])).engine == "cpu"
+    gpu = Waiting()
+    gpu.may_end.set()
+    opening.set_result([gpu])
+    opened.encode(VOCABULARY, Batch(["ACGTA"]))
+    assert gpu.sizes == [5]
+
+
+def test_a_gpu_that_cannot_be_opened_ends_the_job():
+    opening: Future[Any] = Future()
+    opened = Gpus(CpuEngine(1), opening)
+    opened.encode(VOCABULARY, Batch(["ACGT"]))
+    opening.set_exception(DeviceUnavailable("its driver is too old"))
+    with pytest.raises(DeviceUnavailable, match="driver"):
+        opened.encode(VOCABULARY, Batch(["ACGT"]))
+
+
 @NEEDS_COMPILER
 @pytest.mark.slow
-def test_the_first_blocks_are_encoded_by_the_gpus(monkeypatch):
+def test_blocks_are_encoded_by_the_gpus_once_they_are_open(monkeypatch):
     monkeypatch.setattr(gpus, "CudaDevice", lambda number: EmulatedDevice(1 << 28))
     monkeypatch.setattr("service.engines.hybrid.engine.measure_crossover", lambda small, large: 1)
     cpu, vocabulary = CpuEngine(num_threads=1), builtin.load("evo_bytes")
     opened = gpus.open_gpus(cpu, 2, vocabulary)
     try:
+        while opened.status().engines == ("cpu",):
+            sleep(0.01)
         for _ in range(2):
             encoded = opened.encode(vocabulary, Batch(["some letters " * 90]))
             assert encoded.engine == "gpu"
