@@ -8,8 +8,10 @@ A file of English is linked under many names until the sum of their sizes is rea
 files take the memory of one. With 0 GPUs the CPU engine computes. Each run compares documents with
 the reference, and the number of its ids with that of a run of one file. `limit` is the rate at
 which as many processes as the machine has cores read the files alone: the bytes of JSONL, the
-decompressed column of Parquet. With `--cold` each file has bytes of its own on the disk of
-`--folder`, and none of them are in the page cache when a reading or a run begins.
+decompressed column of Parquet. `writing_limit` is the rate at which a process for each part writes
+as many bytes as the ids have; both are in bytes of text. With `--cold` each file has bytes of its
+own on the disk of `--folder`, and none of them are in the page cache when a reading or a run
+begins.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from time import perf_counter
 from typing import Any
 
 from benchmarks.corpus.files import write_files
-from benchmarks.corpus.limits import read_column, read_file
+from benchmarks.corpus.limits import read_column, read_file, write_file
 from benchmarks.corpus.processes import measure
 from benchmarks.support.machine import device_facts, machine
 from gpu.host.cores import usable_cores
@@ -40,6 +42,7 @@ PACKAGES = ("numpy", "pyarrow", "cupy-cuda13x", "cupy-cuda12x")
 READERS = {"jsonl": read_file, "parquet": read_column}
 GIGA = 1e9
 NUM_VERIFIED = 20
+BYTES_A_TOKEN = 2  # uint16, which ids of GPT-2 fit.
 
 
 def main() -> None:
@@ -92,7 +95,12 @@ def run(arguments: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
             count = max(1, round(gigabytes * GIGA / text_bytes))
             add = shutil.copyfile if arguments.cold else os.link
             files = repeat(source, folder / "files", count, add)
-            limit = count * text_bytes / GIGA / time_reading(format, files, arguments.cold)
+            size = count * text_bytes / GIGA
+            ids_bytes = count * first[arguments.gpus[0]]["tokens"] * BYTES_A_TOKEN
+            limits = {
+                "limit_gb_per_s": size / time_reading(format, files, arguments.cold),
+                "writing_limit_gb_per_s": size / time_writing(folder, ids_bytes, arguments.parts),
+            }
             for gpus in arguments.gpus:
                 if arguments.cold:
                     drop_from_cache(files)
@@ -100,7 +108,7 @@ def run(arguments: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
                 if row["tokens"] != count * first[gpus]["tokens"]:
                     raise SystemExit(f"{format}, {gpus} GPUs: {row['tokens']} ids")
                 about = {"format": format, "gpus": gpus, "files": count, "parts": arguments.parts}
-                row = about | row | {"limit_gb_per_s": limit}
+                row = about | row | limits
                 row["start_seconds"] = first[gpus]["seconds"]
                 row["gb_per_s"] = row["text_bytes"] / GIGA / row["seconds"]
                 rows.append(row)
@@ -171,6 +179,16 @@ def time_reading(format: str, files: Sequence[Path], is_cold: bool) -> float:
             drop_from_cache(files)
         begun = perf_counter()
         list(pool.map(READERS[format], files))
+        return perf_counter() - begun
+
+
+def time_writing(folder: Path, num_bytes: int, num_files: int) -> float:
+    """Return the seconds in which a process for each file writes its part of some bytes."""
+    paths = [folder / f"written{number}" for number in range(num_files)]
+    with ProcessPoolExecutor(num_files, get_context("spawn")) as pool:
+        list(pool.map(write_file, paths, [0] * num_files))  # The processes start.
+        begun = perf_counter()
+        list(pool.map(write_file, paths, [num_bytes // num_files] * num_files))
         return perf_counter() - begun
 
 

@@ -27,7 +27,7 @@ def measure_limits(paths: dict[str, Path], text_bytes: int, folder: Path) -> dic
         "read jsonl": _rate(text_bytes, lambda: read_file(paths["jsonl"])),
         "unpack jsonl.zst": _rate(text_bytes, lambda: _unpack(paths["jsonl.zst"])),
         "read the column of parquet": _rate(text_bytes, lambda: read_column(paths["parquet"])),
-        "write ids": _rate(text_bytes, lambda: _write(folder / "limit", text_bytes // 2)),
+        "write ids": _rate(text_bytes, lambda: write_file(folder / "limit", text_bytes // 2)),
     }
 
 
@@ -62,10 +62,11 @@ def read_column(path: Path) -> None:
         parquet.read_row_group(number, columns=["text"], use_threads=False)
 
 
-def _write(path: Path, num_bytes: int) -> None:
+def write_file(path: Path, num_bytes: int) -> None:
+    """Write a file of zeros, wait until its disk has it, and remove it."""
     piece = np.zeros(PIECE, np.uint8)
     with open(path, "wb", buffering=0) as file:
-        for _ in range(num_bytes // PIECE):
-            file.write(piece.data)
+        for begin in range(0, num_bytes, PIECE):
+            file.write(piece.data[: num_bytes - begin])
         os.fsync(file.fileno())
     path.unlink()

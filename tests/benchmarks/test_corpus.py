@@ -98,6 +98,7 @@ def test_files_that_grow(tmp_path: Path) -> None:
     assert [row["tokens"] // row["files"] for row in rows] == [rows[0]["tokens"] // 2] * 4
     assert all(row["verified"] > 0 for row in rows)
     assert all(row["seconds"] > 0 and row["limit_gb_per_s"] > 0 for row in rows)
+    assert all(row["writing_limit_gb_per_s"] > 0 for row in rows)
 
 
 def test_files_in_memory_are_never_cold(tmp_path: Path) -> None:
