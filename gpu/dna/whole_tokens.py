@@ -15,7 +15,7 @@ from gpu.kernels.job import constant
 from vocabularies.model.types import Bpe
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.preprocessing.motif_pretokenizer import MOTIFS
-from vocabularies.reference.bpe import make_bpe_rules
+from vocabularies.reference.bpe import token_ids_of
 
 MAX_BYTES = constant("MAX_SPECIAL")
 
@@ -36,7 +36,7 @@ def whole_tokens(
     model = vocabulary.model
     assert isinstance(model, Bpe)
     motifs = {motif.encode() for motif in vocabulary.motifs}
-    token_ids = make_bpe_rules(vocabulary).token_ids if model.ignore_merges else {}
+    token_ids = token_ids_of(vocabulary) if model.ignore_merges else {}
     whole = {
         token: token_id
         for token, token_id in token_ids.items()

@@ -19,7 +19,7 @@ from gpu.errors import NotCovered
 from gpu.text.reachable_tokens import NO_MERGE, RankOf, reachable_symbols
 from vocabularies.model.types import Bpe
 from vocabularies.model.vocabulary import Vocabulary
-from vocabularies.reference.bpe import BpeRules, make_bpe_rules
+from vocabularies.reference.bpe import token_ids_of
 
 UInt32s = NDArray[np.uint32]
 UInt64s = NDArray[np.uint64]
@@ -36,7 +36,7 @@ class BpeSymbols:
     """The symbols and pairs of a vocabulary.
 
     Attributes:
-        rules: the rules of the reference.
+        token_ids: {bytes: id} of all tokens.
         id_pairs: uint32[M, 2], the pairs of ids that are merged.
         id_pair_ranks: uint32[M], their ranks.
         left, right, ranks: uint32[P], the pairs of symbols and their ranks.
@@ -44,7 +44,7 @@ class BpeSymbols:
         symbol_ids: uint32[256 + M], the id of each symbol.
     """
 
-    rules: BpeRules
+    token_ids: Mapping[bytes, int]
     id_pairs: UInt32s
     id_pair_ranks: UInt32s
     left: UInt32s
@@ -69,8 +69,8 @@ def bpe_symbols(vocabulary: Vocabulary, needed: Collection[int] = range(NUM_BYTE
         raise NotCovered("the model is not byte-level BPE")
     if len(vocabulary) > MAX_IDS or len(model.merges) >= MAX_SYMBOLS - NUM_BYTES:
         raise NotCovered(f"more than {MAX_IDS} ids or {MAX_SYMBOLS - NUM_BYTES} merges")
-    rules = make_bpe_rules(vocabulary)
-    byte_ids = [rules.token_ids.get(bytes([byte])) for byte in range(NUM_BYTES)]
+    token_ids = token_ids_of(vocabulary)
+    byte_ids = [token_ids.get(bytes([byte])) for byte in range(NUM_BYTES)]
     for byte in sorted(needed):
         if byte_ids[byte] is None:
             raise NotCovered(f"the byte {byte:#04x} has no token")
@@ -84,7 +84,7 @@ def bpe_symbols(vocabulary: Vocabulary, needed: Collection[int] = range(NUM_BYTE
     entries: UInt64s = left.astype(wide) << wide(43)
     entries |= right.astype(wide) << wide(22) | ranks.astype(wide)
     return BpeSymbols(
-        rules=rules,
+        token_ids=token_ids,
         id_pairs=pairs,
         id_pair_ranks=merge_ranks,
         left=left,

@@ -31,6 +31,7 @@ from gpu.text.hash_functions import hash_bytes, hash_pairs, hash_words, mixed
 from gpu.text.hash_table import fill, num_buckets
 from vocabularies.model.types import Bpe
 from vocabularies.model.vocabulary import Vocabulary
+from vocabularies.reference.bpe import make_bpe_rules
 
 UInt32s = NDArray[np.uint32]
 UInt64s = NDArray[np.uint64]
@@ -107,10 +108,11 @@ def bpe_tables(vocabulary: Vocabulary, seed: int) -> BpeTables:
         NotCovered: the model is not a BPE over all 256 bytes, or the kernels cannot encode it.
     """
     model, symbols = vocabulary.model, bpe_symbols(vocabulary)
+    rules = make_bpe_rules(vocabulary)
     assert isinstance(model, Bpe)
     left, right, symbol_ids = symbols.left, symbols.right, symbols.symbol_ids
     rank_of = find_ranks(symbols.entries)
-    tokens, ids = tokens_to_find(model, symbols.rules.token_ids, rank_of, symbol_ids)
+    tokens, ids = tokens_to_find(model, symbols.token_ids, rank_of, symbol_ids)
     pieces, found, listed_ids = listed_characters(tokens, rank_of, symbol_ids)
     num_tokens = len(tokens)
     tokens, ids = [*tokens, *pieces], np.concatenate([ids, found])
@@ -130,7 +132,7 @@ def bpe_tables(vocabulary: Vocabulary, seed: int) -> BpeTables:
     token_bytes = np.frombuffer(b"".join(all_tokens), np.uint8)
     filters = border_filters(token_bytes, begins, seed)
     runs = run_tables(
-        symbols.rules,
+        rules,
         symbols.id_pairs,
         symbols.id_pair_ranks,
         symbol_ids,
@@ -146,7 +148,7 @@ def bpe_tables(vocabulary: Vocabulary, seed: int) -> BpeTables:
         pair_filter=_pair_filter(left, right, seed),
         run_numbers=runs.run_numbers,
         run_rows=runs.run_rows,
-        run_steps=run_steps(symbols.rules),
+        run_steps=run_steps(rules),
         listed_ids=listed_ids,
         symbol_ids=symbol_ids,
         rank_bounds=rank_bounds,

@@ -23,6 +23,7 @@ from vocabularies.reference.bpe import (
     make_bpe_rules,
     merge,
     merge_long,
+    token_ids_of,
 )
 from vocabularies.reference.special_tokens import Token, split_special_tokens
 
@@ -36,7 +37,7 @@ def has_all_bytes(vocabulary: Vocabulary) -> bool:
     model = vocabulary.model
     if not isinstance(model, Bpe) or not model.byte_level or vocabulary.normalizers:
         return False
-    token_ids = make_bpe_rules(vocabulary).token_ids
+    token_ids = token_ids_of(vocabulary)
     return all(bytes([byte]) in token_ids for byte in range(256))
 
 

@@ -26,7 +26,7 @@ from vocabularies.formats.huggingface.writer import tokenizer_json
 from vocabularies.model.tables import TokenTable, character_table
 from vocabularies.model.types import Bpe, Kmers, Upstream
 from vocabularies.model.vocabulary import Vocabulary
-from vocabularies.reference.bpe import make_bpe_rules
+from vocabularies.reference.bpe import forget_rules
 
 Int64s = NDArray[np.int64]
 logger = logging.getLogger(__name__)
@@ -101,7 +101,7 @@ def choose_encoder(
             reasons.append(f"{encoder.name} differs on {self_test.first_difference}")
             logger.warning("Self-test of %s: %s", vocabulary.digest, reasons[-1])
     finally:
-        make_bpe_rules.cache_clear()
+        forget_rules()
         tokenizer_json.cache_clear()
     if not reasons:
         reasons.append("no encoder covers normalizers or pretokens of this model")

@@ -274,3 +274,17 @@ def test_a_changed_byte_is_refused_or_another_vocabulary(place, byte, cut):
         assert (read_canonical(changed) == AB) == (changed == to_bytes(AB))
     except VocabularyError:
         assert changed != to_bytes(AB)
+
+
+@settings(max_examples=100)
+@given(order=st.permutations(range(6)), special=st.sampled_from([None, "ab", "abb"]))
+def test_merged_ids_are_those_of_the_joined_tokens(order, special):
+    words = [b"ab", b"ba", b"bb", b"abb", b"aba", b"abba"]
+    pairs = [(b"a", b"b"), (b"b", b"a"), (b"b", b"b"), (b"ab", b"b"), (b"ab", b"a"), (b"ab", b"ba")]
+    tokens = (b"a", b"b", *(words[i] for i in order))
+    merges = tuple((tokens.index(left), tokens.index(right)) for left, right in pairs)
+    added = () if special is None else (SpecialToken(special, len(tokens)),)
+    tokens += tuple(token.content.encode() for token in added)
+    vocabulary = Vocabulary(tokens, Bpe(merges, byte_level=False), added)
+    assert vocabulary.merged_ids.tolist() == [tokens.index(word) for word in words]
+    assert [vocabulary.find_token_ids()[word] for word in words] == vocabulary.merged_ids.tolist()

@@ -31,7 +31,7 @@ from vocabularies.model.byte_alphabet import UTF8_BYTES
 from vocabularies.model.tables import TokenTable
 from vocabularies.model.types import Bpe, Upstream
 from vocabularies.model.vocabulary import Vocabulary
-from vocabularies.reference.bpe import make_bpe_rules
+from vocabularies.reference.bpe import token_ids_of
 from vocabularies.reference.special_tokens import split_special_tokens
 
 Int64s = NDArray[np.int64]
@@ -289,7 +289,7 @@ def _may_drop(vocabulary: Vocabulary) -> bool:
     model = vocabulary.model
     if not isinstance(model, Bpe) or model.unknown_id is not None:
         return False
-    known = make_bpe_rules(vocabulary).token_ids
+    known = token_ids_of(vocabulary)
     return not (model.byte_level and all(bytes([byte]) in known for byte in UTF8_BYTES))
 
 

@@ -17,7 +17,7 @@ from vocabularies.model.tables import ASCII
 from vocabularies.model.types import SpecialToken
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.preprocessing.normalizers import normalize
-from vocabularies.reference.bpe import make_bpe_rules
+from vocabularies.reference.bpe import token_ids_of
 
 # Codes of letters in native/: those of bases, then of other letters that merge, then these.
 MERGING = 32
@@ -70,7 +70,7 @@ def native_arguments(vocabulary: Vocabulary) -> tuple[Any, ...]:
     found = [_found_tokens(vocabulary, letters, mode) for mode in SPECIAL]
     if any(codes[token.first_byte] < MERGING for mode in found for token in mode):
         raise NotCovered("a special token begins with a letter that merges")
-    ids = make_bpe_rules(vocabulary).token_ids
+    ids = token_ids_of(vocabulary)
     motifs = [(motif.encode(), ids[motif.encode()]) for motif in vocabulary.motifs]
     return (
         _token_arrays(tokens, letter_codes),
