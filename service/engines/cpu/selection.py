@@ -16,6 +16,7 @@ from service.engines.base import Decoded, SelfTest
 from service.engines.cpu.bpe.tokenizers_encoder import TokenizersEncoder, is_unknown_failure
 from service.engines.cpu.decode import decode_by_library
 from service.engines.cpu.dna.encoder import NAME, DnaEncoder
+from service.engines.cpu.recorded_answers import recorded_answers
 from service.engines.cpu.symbols.encoder import SymbolEncoder
 from service.engines.cpu.text.encoder import TextEncoder
 from service.engines.encoder import Encoder, ReferenceEncoder
@@ -82,6 +83,7 @@ def choose_encoder(
     if isinstance(vocabulary.model, Upstream):
         return _choose_upstream(vocabulary, table)
     texts, reference = make_test_texts(vocabulary), ReferenceEncoder(vocabulary)
+    recorded = recorded_answers(vocabulary)
     reasons: list[str] = []
     failed: SelfTest | None = None
     try:
@@ -94,7 +96,7 @@ def choose_encoder(
             except (ValueError, VocabularyError) as error:
                 reasons.append(f"a library cannot read it: {error}")
                 continue
-            self_test = compare(encoder, reference, texts)
+            self_test = compare(encoder, reference, texts, recorded)
             if not self_test.num_different:
                 return ChosenEncoder(encoder, self_test, "; ".join(reasons))
             failed = failed or self_test

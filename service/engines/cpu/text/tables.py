@@ -80,7 +80,7 @@ def native_arguments(vocabulary: Vocabulary) -> tuple[Any, ...]:
         raise NotCovered("normalizers other than NFC")
     symbols = bpe_symbols(vocabulary, UTF8_BYTES)
     machine = certain_automaton(name if name in COVERED else "none")
-    token_ids = {token: token_id for token, token_id in symbols.rules.token_ids.items() if token}
+    token_ids = {token: token_id for token, token_id in symbols.token_ids.items() if token}
     begins = np.zeros(len(token_ids) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, token_ids), np.int64, len(token_ids)), out=begins[1:])
     tokens = np.frombuffer(b"".join(token_ids), np.uint8)
