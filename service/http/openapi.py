@@ -7,6 +7,7 @@ format of its path (error_responses.py).
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -68,6 +69,7 @@ REFUSALS = {
 }
 
 
+@functools.cache
 def make_problem_content() -> dict[str, Any]:
     """Return the schema of problem documents by media type, without references."""
     schema = Problem.model_json_schema()

@@ -20,6 +20,7 @@ GIVE_BACK_PERIOD_S = 15.0
 IDLE_PERIOD_S = 0.1
 MAX_BUSY_S = 60.0
 NUM_LOADERS = 2
+LONGEST = "gena_lm_t2t_32k"
 YOUNG, ALL = 1, 2  # Generations of the garbage collector.
 # A connection with a request has 150 objects that a collection cannot free. Looking at one of them
 # takes 0.5 µs, so a collection of young objects, at most 6,000, holds the loop for 3 ms.
@@ -67,11 +68,13 @@ async def preload(service: Service, names: list[str]) -> None:
     """Load vocabularies at the start; log one that cannot be loaded, and load the others.
 
     The default vocabulary is loaded first and alone, so that it is ready soonest. Then NUM_LOADERS
-    vocabularies are loaded at the same time: while a library builds one without holding the
-    interpreter lock, Python reads and compares the next.
+    vocabularies are loaded at the same time: while C++ makes the tables of one without holding the
+    interpreter lock, Python reads and compares the next. C++ works longest for LONGEST, so that it
+    begins.
     """
     begin = perf_counter()
-    waiting = sorted(names, key=lambda name: name != service.settings.default_vocabulary)
+    first = [service.settings.default_vocabulary, LONGEST]
+    waiting = sorted(names, key=lambda name: first.index(name) if name in first else len(first))
 
     async def load_next() -> None:
         name = waiting.pop(0)
@@ -104,8 +107,11 @@ async def preload(service: Service, names: list[str]) -> None:
 
 
 def freeze_garbage_collector() -> None:
-    """Exclude all present objects from garbage collection, and collect less often from now on."""
-    gc.collect()
+    """Exclude all present objects from garbage collection, and collect less often from now on.
+
+    Those that are garbage stay: after a start 4,000 of 600,000, which are below 1 MB and take 0.1 s
+    to find.
+    """
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
 
