@@ -1,6 +1,6 @@
 // The first kernels of a batch: they load it from pinned host memory and mark where its rows begin.
 //
-// Invariant: behind load_batch all words from `cleared` on are zeros; behind mark_rows a bit of `hard` is set exactly
+// Invariant: after load_batch all words from `cleared` on are zeros; after mark_rows a bit of `hard` is set exactly
 // where a row begins.
 #pragma once
 #include "common/job.cuh"

@@ -1,4 +1,4 @@
-// The kernel that checks rows for UTF-8; it runs behind mark_rows.
+// The kernel that checks rows for UTF-8; it runs after mark_rows.
 //
 //     E4 B8 AD | E4 B8 | 41 80      row_errors: none, byte 3, byte 6
 //

@@ -3,7 +3,7 @@
 //     decode_spell          all rows, in one pass with look-back                       spell_pass.cuh, spell_ids.cuh
 //     decode_spell_again    the same without the rows in which an id has no bytes
 //
-// gpu/decode launches them behind clear_faults; the second one returns at once where every id has bytes. K-mers have
+// gpu/decode launches them after clear_faults; the second one returns at once where every id has bytes. K-mers have
 // kernels of their own that leave out the letters which neighbours share (kmers/kernels.cu).
 //
 // Invariant: no byte is written behind decoded_capacity, and decoded_offsets are right anyway.

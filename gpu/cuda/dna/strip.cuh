@@ -2,8 +2,8 @@
 // white space at the ends of a stretch loses its ids. A stretch is a row, or a part of it between special tokens.
 //
 //     text      _ A C _ [SEP] _ G        '_' is white space
-//     starts    1 . . 1   1   1 .        of gaps, behind pack_special
-//     starts    . . . .   1   . .        behind strip_ends
+//     starts    1 . . 1   1   1 .        of gaps, after pack_special
+//     starts    . . . .   1   . .        after strip_ends
 #pragma once
 #include "dna/packed_text.cuh"
 #include "special/find.cuh"

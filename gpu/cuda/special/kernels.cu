@@ -4,9 +4,9 @@
 //     find_special      the candidates of each tile, and how far its last one reaches     find.cuh, trie.cuh
 //     enter_special     how many bytes of each tile the tile before covers                accept.cuh
 //     accept_special    the tokens that count, and hard boundaries around them            accept.cuh
-//     clear_special     behind the pretokenizer: removes starts inside of accepted tokens accept.cuh
+//     clear_special     after the pretokenizer: removes starts inside of accepted tokens  accept.cuh
 //
-// gpu/kernels/families.py launches them behind mark_rows and validate. Those named `again` run for vocabularies of two
+// gpu/kernels/families.py launches them after mark_rows and validate. Those named `again` run for vocabularies of two
 // rounds, accept_whole for vocabularies of letters in which a whole stretch may be a token that merges do not reach.
 //
 // Invariant: no later stage looks across a hard boundary.

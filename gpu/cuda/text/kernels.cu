@@ -2,7 +2,7 @@
 // docs/internals/text-bpe.md. Between them run those that split pieces (text/split/kernels.cu) and merge them
 // (text/merge/kernels.cu).
 //
-//     records        a   b   miss of three ids c d e       behind look_up and merge
+//     records        a   b   miss of three ids c d e       after look_up and merge
 //     tile_counts    1 + 1 + 3 = 5                         count_tiles
 //     ids            a b c d e                             sum_tiles, compact
 //

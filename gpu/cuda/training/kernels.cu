@@ -44,7 +44,7 @@ KERNEL __launch_bounds__(RUN_THREADS) enter_repeats(const TrainJob* job) {
 // A block claims the next tile of tokens: tokens, run_begins, left, right, merged -> merged_tokens, tile_states,
 // neighbours, report.
 // Needs: enter_repeats, where `left` and `right` are one; tile_states and neighbours of zeros.
-// Ensures: merged_tokens has the corpus behind the merge; `neighbours` what it changes of the pairs.
+// Ensures: merged_tokens has the corpus after the merge; `neighbours` what it changes of the pairs.
 KERNEL __launch_bounds__(BLOCK) merge_tokens(const TrainJob* job) {
     SHARED MergeTileShared<TokenKind::ALONE> shared;
     merge_tiles_stage<TokenKind::ALONE>(*job, shared);

@@ -6,7 +6,7 @@
 // Counts are integers of 64 bits, so that the order in which they are added does not matter. A token that no longer
 // occurs has counts of 0, and so has a pair once it is merged, as its tokens are never neighbours again.
 //
-// Invariant: behind update_pairs the table is what count_pairs would count in merged_tokens.
+// Invariant: after update_pairs the table is what count_pairs would count in merged_tokens.
 #pragma once
 #include "training/shared_sums.cuh"
 

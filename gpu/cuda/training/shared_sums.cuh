@@ -10,7 +10,7 @@
 // Ids below a bound have their sums in shared memory, as two halves of 32 bits with a carry. Those of other ids are
 // added in device memory at once: later ids are rarer and have many different neighbours.
 //
-// Invariant: behind flush_neighbours the table in device memory has all sums of the block.
+// Invariant: after flush_neighbours the table in device memory has all sums of the block.
 #pragma once
 #include "training/job.cuh"
 

@@ -7,7 +7,7 @@
 //     repaired            |A A|A A A A|A A A A|        meets window w
 //
 // Launch: blocks of BLOCK threads, any number; they need not all run at a time.
-// Invariant: behind it every window of this size meets the one before, or STATUS_FAULT is not 0.
+// Invariant: after it every window of this size meets the one before, or STATUS_FAULT is not 0.
 #include "dna/repair/sequential.cuh"
 
 using namespace warptok::dna;

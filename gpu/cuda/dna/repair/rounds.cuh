@@ -28,7 +28,7 @@
 //
 // From a window that still does not meet the one before, a thread walks through one window after the other
 // (dna/repair/sequential.cuh). All this is one launch of repair_small or repair_large (chunk128.cu, chunk512.cu),
-// behind meet_windows; common/grid_steps.cuh divides it into steps. repeats.cuh has the borders of a run.
+// after meet_windows; common/grid_steps.cuh divides it into steps. repeats.cuh has the borders of a run.
 //
 // Invariant: the launch ends when every window meets the one before, or with STATUS_FAULT; then no id is used.
 #pragma once

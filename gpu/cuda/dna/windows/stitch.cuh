@@ -15,7 +15,7 @@
 // or forward_windows_copied (last_tokens.cuh), if the vocabulary has the tables for it; then walk_windows (walk.cuh),
 // for the deferred windows or for all; then meet_windows.
 //
-// Invariant: behind walk_windows the bits of each window are a path through it: neighbouring tokens are compatible.
+// Invariant: after walk_windows the bits of each window are a path through it: neighbouring tokens are compatible.
 #pragma once
 #include "dna/windows/walk.cuh"
 #include "common/lookback_scan.cuh"

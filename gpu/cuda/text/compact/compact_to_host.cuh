@@ -40,7 +40,7 @@ DEVICE void compact_tiles_to_host(const Job& job, CompactToHostShared& shared, c
     }
 }
 
-// Writes ids, id_offsets and the report to the host, behind sum_parts.
+// Writes ids, id_offsets and the report to the host, after sum_parts.
 DEVICE void compact_to_host_stage(const Job& job, CompactToHostShared& shared, const BinBegins& begins,
                                   uint64_t num_ids, uint32_t block, uint32_t num_blocks) {
     compact_tiles_to_host(job, shared, begins, num_ids, block, num_blocks);

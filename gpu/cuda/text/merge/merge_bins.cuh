@@ -8,7 +8,7 @@
 //
 // Neighbours in a list have about equal lengths, so that the pieces of a chunk end together.
 //
-// Invariant: behind the launch each listed piece has its ids in merged_ids, from where its bin and number say, and how
+// Invariant: after the launch each listed piece has its ids in merged_ids, from where its bin and number say, and how
 // many these are in merged_counts.
 #pragma once
 #include "text/lookup/lookup.cuh"

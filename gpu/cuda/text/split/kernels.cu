@@ -7,7 +7,7 @@
 //     write_borders     start bits, window by window                   join_windows.cuh
 //     last_pieces       pieces of which windows do not meet, whole     whole_piece.cuh, whole_piece_*.cuh
 //
-// gpu/kernels/families.py launches them in this order behind the pretokenizer. Those behind find_long have nothing to
+// gpu/kernels/families.py launches them in this order after the pretokenizer. Those after find_long have nothing to
 // do for most batches and return at once. Invariant: a start bit that they set is a boundary of the piece's own
 // encoding, so that ids stay the same (docs/internals/text-bpe.md).
 //

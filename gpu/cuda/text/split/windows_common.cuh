@@ -26,7 +26,7 @@
 //     write_borders    reads them, and sets the start bits
 //
 // Invariant: a piece that has failed is in whole_pieces once, and last_pieces sets all start bits inside of it anew;
-// all other pieces have the start bits of their encoding behind write_borders.
+// all other pieces have the start bits of their encoding after write_borders.
 #pragma once
 #include "common/block_reduce.cuh"
 #include "text/merge/merge_piece.cuh"
@@ -54,7 +54,7 @@ DEVICE Window& window_of(const Job& job, uint32_t window) {
     return reinterpret_cast<Window*>(job.text.merged_ids)[window];
 }
 
-// The number of windows of the whole batch; it is known behind find_long.
+// The number of windows of the whole batch; it is known after find_long.
 DEVICE uint32_t all_windows(const Job& job) { return static_cast<uint32_t>(job.text.window_counts[COUNT_WINDOWS]); }
 
 // The number of windows that cover a piece; the last one has more than WINDOW_OVERLAP bytes unless it is the only one.
