@@ -27,7 +27,7 @@ constexpr int FIRST_SIGNATURE = 32, NUM_SIGNATURES = 31;  // Bits of a record's 
 constexpr uint64_t HAS_LIST = uint64_t{1} << 63;           // In a record.
 constexpr int LAST_BITS = 16, LENGTH_SHIFT = 8;
 constexpr int MORE = 2;        // Letters in front of the k letters that are looked up where these do not decide.
-constexpr int MAX_K = 10;      // 16 places are looked up by one word.
+constexpr int MAX_K = 10;      // So that a word of letters has those of 16 neighbouring places.
 
 // A last token as places keep it: the bit of its signature, and its length below zero.
 using Last = uint16_t;
@@ -118,7 +118,7 @@ class PossibleLast {
         return {ids.begin(text), ids.end(text)};
     }
 
-    // Whether a token that may be last by the last letters of a text may be by all of them.
+    // Whether a token of S(w) is in S(v w), too, where the text is v w.
     bool may_be_last(const Token& token, uint64_t text, int length) const {
         int compared = std::min<int>(token.length, length);
         if (ending(token.latest[0], compared) != text >> 2 * (length - compared)) return false;
@@ -252,7 +252,7 @@ class LastTokens {
         return has_block(record) ? static_cast<const void*>(&more_record(record, latest)) : options(record);
     }
 
-    // Prefetches the first two options of a record; without a branch, so some other ones if it has no list.
+    // Prefetches the first two options of a record's list; without a branch, so other ones if the record has no list.
     void prefetch_options(uint64_t record) const {
         uint64_t is_list = record >> 63;
         const Option* first = options_.data() + (record >> 32 & (0 - is_list) & 0x7FFFFFFF);
@@ -264,9 +264,9 @@ class LastTokens {
     static constexpr size_t BLOCK = 1 << 2 * MORE;
     static constexpr size_t MOST_TOKENS = 1024;  // To tell apart for one record.
 
-    // The last letters of texts, and the tokens that they leave in the order in which these are tested. Where letters
-    // repeat it is mostly a short one. One that is all of the letters comes last, where no test is needed, as nothing
-    // is known of what is in front of it.
+    // The last letters of texts, and the tokens that may be last there, in the order in which they are tested. Short
+    // ones are first, as it is mostly a short one where letters repeat. A token that is all of these letters is last:
+    // the last one needs no test, and nothing is known of the letters in front of it.
     struct Ending {
         uint64_t text;
         int length;

@@ -73,7 +73,8 @@ class Stretch {
 
 // The last tokens of texts that repeat one to four letters from their begin on.
 //
-// The first letters of such a text, as many as its period, are its number; a text of period 1 or 2 has period 4.
+// The first letters of such a text, as many as its period, are its number. A text that repeats one or two letters is
+// also one that repeats four.
 class Repeats {
    public:
     static constexpr int LENGTH = 256;
@@ -256,8 +257,8 @@ class StretchEncoder {
         return begin == border_ ? tokens_.pairs.may_follow_mixed(in_front, right) : may_begin(right, begin);
     }
 
-    // Loads the records of the next places, finds those with lists, and prefetches what is read of these. All of it is
-    // done a block ahead, so that no choice waits for memory, and without a branch.
+    // Loads the records of the next places, finds those with lists, and prefetches what these refer to. It runs two
+    // blocks ahead, so that no choice waits for memory.
     void load(Place place, Block& block) const {
         block.place = place;
         block.count = static_cast<int>(std::max<Place>(0, std::min<Place>(BLOCK, stretch_.size() - place + 1)));
@@ -299,8 +300,8 @@ class StretchEncoder {
         }
     }
 
-    // Finds the last tokens of a part of a block, one after another. Lists are rare, and one branch each costs the
-    // least.
+    // Finds the last tokens of a part of a block, one after another. Lists are rare, so a branch for each place costs
+    // the least.
     __attribute__((noinline)) void choose_all(const Block& block, int begin, int end, Place border) {
         const uint64_t *next = block.records + begin, *behind = block.records + end;
         Last* last = &stretch_.last(block.place + begin);
@@ -394,7 +395,7 @@ class StretchEncoder {
         return 0;
     }
 
-    // The number of letters in front of a place that are those `period` before them; `most` at most.
+    // The number of letters in front of a place that equal the letters `period` before them; `most` at most.
     Place repeated(Place place, int period, Place most) const {
         Place count = 0;
         while (count < most) {
@@ -406,7 +407,7 @@ class StretchEncoder {
         return std::min(count, most);
     }
 
-    // The number of letters from a place on that are those `period` before them.
+    // The number of letters from a place on that equal the letters `period` before them.
     Place repeated_from(Place place, Place end, int period) const {
         Place first = place;
         for (; place + LATEST <= end; place += LATEST)
