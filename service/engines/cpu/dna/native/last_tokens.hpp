@@ -231,13 +231,7 @@ class LastTokens {
 
     // The option of a record that the last token in front of the first option leaves.
     static Last choose(uint64_t record, Last before) {
-#ifdef __x86_64__  // Compilers make twice as many instructions of it.
-        uint32_t chosen = static_cast<uint32_t>(record) >> LAST_BITS;
-        asm("bt %q2, %1\n\tcmovc %k1, %0" : "+r"(chosen) : "r"(record), "r"(static_cast<uint64_t>(before)) : "cc");
-        return static_cast<Last>(chosen);
-#else
         return static_cast<Last>(has_signature(record, before) ? record : record >> LAST_BITS);
-#endif
     }
 
     // Whether a record with a list has a block by more letters, and its record for the latest letters.
