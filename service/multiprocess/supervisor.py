@@ -1,13 +1,13 @@
 """Starts the engine process and the front ends of a service, and restarts those that end.
 
-    supervisor ── holds the listening sockets and starts:
+    supervisor ── keeps the port and starts:
       ├─ engine    the engine, the vocabularies, gRPC            (engine_server.py)
       └─ front-0…  HTTP, one socket of the port each (front_end.py), linked to the engine process;
                    all accept on the same Unix socket, if there is one
 
-While a front end restarts, its socket stays open in the supervisor, so that connections wait
-instead of being refused. A child ends when its standard input ends, so that no child outlives the
-supervisor.
+The socket of a front end belongs to its process alone. The kernel closes it when the process ends,
+and gives new connections to the other front ends until the next process listens. A child ends when
+its standard input ends, so that no child outlives the supervisor.
 
 SIGTERM, Ctrl-C and, with TLS, SIGHUP are passed on to all children at once. Front ends drain
 first: the engine process answers them until the last one has disconnected.
@@ -31,7 +31,12 @@ from typing import Any
 
 from service.core.settings import Settings
 from service.runtime.child_environment import child_environment
-from service.server.sockets import bind_shared_sockets, bind_unix_socket, remove_unix_path
+from service.server.sockets import (
+    bind_beside,
+    bind_shared_sockets,
+    bind_unix_socket,
+    remove_unix_path,
+)
 from service.server.startup import BACKLOG, find_lame_duck_s, print_address
 
 logger = logging.getLogger(__name__)
@@ -58,7 +63,7 @@ class Child:
     Attributes:
         name: "engine", or "front-" and a number.
         settings: the settings of this process.
-        sockets: its listening sockets, which stay open in this process.
+        sockets: its sockets that stay open in this process.
         restarts: the number of its restarts.
         process: the running or last process; None before the first start.
         is_up: whether the running process has reported that it is listening.
@@ -73,12 +78,12 @@ class Child:
     is_up: bool = False
     up_line: asyncio.Future[str] = field(default_factory=asyncio.Future)
 
-    def command(self, link: Path) -> list[str]:
-        """Return the command line that starts the child."""
+    def command(self, link: Path, sockets: list[socket.socket]) -> list[str]:
+        """Return the command line that starts the child with these sockets."""
         arguments: dict[str, Any] = {
             "name": self.name,
             "settings": self.settings.model_dump(mode="json"),
-            "sockets": [each.fileno() for each in self.sockets],
+            "sockets": [each.fileno() for each in sockets],
             "link": str(link),
             "restarts": self.restarts,
         }
@@ -102,18 +107,16 @@ class Supervisor:
         engine_socket.listen(BACKLOG)
         store = settings.store_dir or folder / "store"
         engine_settings = settings.model_copy(update={"store_dir": store})
-        listening = [bind_shared_sockets(settings, BACKLOG, True)]
-        port = listening[0][0].getsockname()[1] if listening[0] else None
-        for _ in range(settings.frontends - 1):
-            same = settings.model_copy(update={"port": port})
-            listening.append(bind_shared_sockets(same, BACKLOG, False))
+        self.port_keepers = bind_shared_sockets(settings)  # They never listen.
+        self.port = self.port_keepers[0].getsockname()[1] if self.port_keepers else None
         unix_socket = bind_unix_socket(settings)
         if unix_socket is not None:
             unix_socket.listen(BACKLOG)
-            listening = [[*each, unix_socket] for each in listening]
-        self.port = port
+        shared = [] if unix_socket is None else [unix_socket]
         self.children = [Child("engine", engine_settings, [engine_socket])]
-        self.children += [Child(f"front-{i}", settings, each) for i, each in enumerate(listening)]
+        self.children += [
+            Child(f"front-{i}", settings, list(shared)) for i in range(settings.frontends)
+        ]
         self.is_stopping = asyncio.Event()
         self.lame_duck_s = 0.0
         self.code = 0
@@ -155,6 +158,8 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         loop.call_later(self.lame_duck_s, remove_unix_path, self.settings)
         self._signal(number)
+        for each in self.port_keepers:
+            each.close()
         for child in self.children:
             for each in child.sockets:
                 each.close()
@@ -209,15 +214,20 @@ class Supervisor:
     async def _run_once(self, child: Child) -> int:
         """Run a child until it ends; return its exit code."""
         child.is_up = False
+        keepers = [] if child is self.children[0] else self.port_keepers
+        own = [bind_beside(each, self.settings) for each in keepers]
+        sockets = child.sockets + own
         child.process = process = await asyncio.create_subprocess_exec(
-            *child.command(self.link),
+            *child.command(self.link, sockets),
             stdin=PIPE,
             stdout=PIPE,
-            pass_fds=[each.fileno() for each in child.sockets],
+            pass_fds=[each.fileno() for each in sockets],
             # So that Ctrl-C reaches this process alone, which then stops the others.
             start_new_session=True,
             env=child_environment(),
         )
+        for each in own:
+            each.close()
         assert process.stdout is not None
         if self.is_stopping.is_set():
             process.terminate()

@@ -70,20 +70,23 @@ def bind_sockets(settings: Settings) -> list[socket.socket]:
     return bound
 
 
-def bind_shared_sockets(settings: Settings, backlog: int, is_first: bool) -> list[socket.socket]:
-    """Bind listening sockets for the setting `host`, whose port all front ends share.
+def bind_shared_sockets(settings: Settings) -> list[socket.socket]:
+    """Bind a socket for each address of the setting `host`, whose port front ends can share.
 
     Raises:
         ValueError: an address does not belong to this machine, or is in use.
     """
     bound = []
     for address in _find_addresses(settings):
-        if is_first:  # Check that no other service uses the port, which would then be shared.
-            _bind(settings, address).close()
-        each = _bind(settings, address, socket.SO_REUSEPORT)
-        each.listen(backlog)
-        bound.append(each)
+        _bind(settings, address).close()  # Check that no other service shares the port.
+        bound.append(_bind(settings, address, socket.SO_REUSEPORT))
     return bound
+
+
+def bind_beside(bound: socket.socket, settings: Settings) -> socket.socket:
+    """Bind another socket of a shared port, which does not listen yet."""
+    address = _Address(bound.family, bound.type, bound.proto, bound.getsockname())
+    return _bind(settings, address, socket.SO_REUSEPORT)
 
 
 def bind_unix_socket(settings: Settings) -> socket.socket | None:

@@ -8,6 +8,7 @@ processes fail alike.
 from __future__ import annotations
 
 import runpy
+import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -54,9 +55,11 @@ def make_exhaustible_cpu_engine(*arguments: Any, **named: Any) -> Engine:
     return make_exhaustible(CpuEngine(*arguments, **named))
 
 
-def make_child_command(self: supervisor.Child, link: Path) -> list[str]:
+def make_child_command(
+    self: supervisor.Child, link: Path, sockets: list[socket.socket]
+) -> list[str]:
     """Make the command line of a child that runs this module."""
-    command = make_command(self, link)
+    command = make_command(self, link, sockets)
     return [MODULE if each == CHILD else each for each in command]
 
 

@@ -200,7 +200,7 @@ def test_a_killed_front_end_is_missed_and_started_again(server):
     before = processes(server)
 
     def is_missed() -> bool:
-        """Seen on a connection that the other one gets; that of the dead one waits for it."""
+        """Seen by the other one; a connection that the dead one has accepted is reset."""
         try:
             return MISSED in httpx.get(server.url + "/readyz", timeout=2).json()["reasons"]
         except httpx.TransportError:
@@ -217,6 +217,21 @@ def test_a_killed_front_end_is_missed_and_started_again(server):
         name: before[name] for name in ("engine", "front-1")
     }
     assert post(server, "/v1/encode", HELLO).json()["ids"] == HELLO_IDS
+
+
+@pytest.mark.slow
+def test_new_connections_do_not_wait_for_a_front_end_that_is_started_again(server):
+    before = processes(server)["front-1"]
+    os.kill(before, signal.SIGKILL)
+    wait_until(lambda: processes(server).get("front-1", before) != before, "its start")
+    after = processes(server)["front-1"]
+    os.kill(after, signal.SIGSTOP)
+    try:
+        for _ in range(40):
+            assert post(server, "/v1/encode", HELLO).json()["ids"] == HELLO_IDS
+    finally:
+        os.kill(after, signal.SIGCONT)
+    server.wait_ready()
 
 
 @pytest.mark.slow
