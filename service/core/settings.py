@@ -30,7 +30,9 @@ class UnknownSetting(ValueError):
 class Settings(BaseSettings):
     """Immutable settings; each is the environment variable WARPTOK_ and its name in capitals."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid")
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, frozen=True, extra="forbid", allow_inf_nan=False
+    )
 
     host: str = Field(
         "127.0.0.1",

@@ -28,7 +28,17 @@ def test_a_misspelt_variable_stops_the_start_and_names_the_near_one(monkeypatch)
         read_settings()
 
 
-@pytest.mark.parametrize(("name", "value"), [("PORT", "70000"), ("MAX_TEXTS", "0"), ("PORT", "x")])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PORT", "70000"),
+        ("MAX_TEXTS", "0"),
+        ("PORT", "x"),
+        ("DRAIN_TIMEOUT_S", "1e400"),
+        ("LAME_DUCK_S", "inf"),
+        ("HEAD_TIMEOUT_S", "nan"),
+    ],
+)
 def test_a_value_outside_its_limits_is_refused(monkeypatch, name, value):
     monkeypatch.setenv("WARPTOK_" + name, value)
     with pytest.raises(ValidationError, match=name.lower()):
