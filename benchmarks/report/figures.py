@@ -439,6 +439,20 @@ def _shared_memory() -> Iterator[Figure]:
             who = "1 caller" if callers == 1 else f"{callers} callers"
             what = f"shared memory, {name}, 1 GiB of English, {who}"
             yield Figure(runs.REGIONS, what, "GB/s", rate(amount, row), limit)
+    rounds = select(runs.SEVERAL_GPUS.document()["rounds"])[
+        2:
+    ]  # Memory is page-locked in the first.
+    for kind, name in (("host", "the host's"), ("device", "each GPU's own")):
+        for count, gpus in ((1, "one GPU"), (2, "two GPUs")):
+            rows = select(rounds, gpus=count)
+            copies = of_rounds(row["copies"] for row in rows).value
+            yield Figure(
+                runs.SEVERAL_GPUS,
+                f"shared memory, {name}, {gpus}",
+                "GB/s",
+                of_rounds(row[kind] for row in rows),
+                Beside("PCIe", copies) if kind == "host" else None,
+            )
 
 
 def _bulk_bodies() -> Iterator[Figure]:
@@ -508,6 +522,14 @@ def _corpora() -> Iterator[Figure]:
             "MB/s",
             exactly(row["gb_per_s"] * 1e3),
             limit=Beside("reading", row["limit_gb_per_s"] * 1e3),
+        )
+    for row in runs.CORPUS_GROWTH.document()["rows"]:
+        yield Figure(
+            runs.CORPUS_GROWTH,
+            f"{row['text_bytes'] / 1e9:.0f} GB of English JSONL in memory, one GPU, with the start",
+            "GB/s",
+            exactly(row["gb_per_s"]),
+            limit=Beside("writing", row["writing_limit_gb_per_s"]),
         )
     figures = runs.CORPUS_NODES.document()["figures"]
     alone = only(figures, nodes=1)["tokens_per_part_cpu_s"] / 1e6

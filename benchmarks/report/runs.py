@@ -115,6 +115,11 @@ FRONTENDS = Run(
     "benchmarks.service.frontends --data FOLDER --rounds 3 --seconds 2",
     beside="H200",
 )
+SEVERAL_GPUS = Run(
+    "several_gpus",
+    "service/several_gpus.json",
+    "benchmarks.service.several_gpus --data FOLDER --gpus 1 2 --rounds 3 --seconds 0.4",
+)
 REGIONS = Run(
     "regions",
     "service/shared_regions.json",
@@ -157,6 +162,12 @@ CORPUS_COLD = Run(
     "corpus/cold_two_cores.json",
     "benchmarks.corpus.growth --data FOLDER --gigabytes 2 --cold --formats jsonl parquet",
 )
+CORPUS_GROWTH = Run(
+    "corpus_growth",
+    "corpus/growth_h200.json",
+    "benchmarks.corpus.growth --data FOLDER --folder /dev/shm --no-digests --gpus 1 "
+    "--gigabytes 4 16 64",
+)
 CORPUS_NODES = Run(
     "corpus_nodes",
     "corpus/ray_nodes.json",
@@ -191,6 +202,7 @@ RUNS = (
     RENDER_TURNS,
     FRONTENDS,
     REGIONS,
+    SEVERAL_GPUS,
     BULK,
     BULK_ONE_CORE,
     BULK_SIX_CORES,
@@ -200,6 +212,7 @@ RUNS = (
     FASTA,
     CORPUS,
     CORPUS_COLD,
+    CORPUS_GROWTH,
     CORPUS_NODES,
     TRAINING,
     TRAINING_GPU,

@@ -42,7 +42,7 @@ from benchmarks.service.region_client import (
 )
 from benchmarks.service.shared_regions import ROW_BYTES, check, settings
 from benchmarks.support.corpora import make_corpus
-from benchmarks.support.machine import machine
+from benchmarks.support.machine import device_facts, machine
 from benchmarks.support.service_process import service_process
 from benchmarks.support.texts import Bytes, Text, cut_rows
 
@@ -197,7 +197,12 @@ def main() -> None:
     data = make_corpus("english", arguments.data, arguments.megabytes << 20).data
     rows = cut_rows("english", data, -(-len(data) // ROW_BYTES), ROW_BYTES)
     found = run(arguments.gpus, rows, arguments.rounds, arguments.seconds)
-    result = {"machine": machine(["uvicorn"]), "text_bytes": len(data), "rounds": found}
+    about = machine(["uvicorn"])
+    if any(arguments.gpus):
+        from gpu.runtime.cuda_device import CudaDevice
+
+        about |= device_facts(CudaDevice().info)
+    result = {"machine": about, "text_bytes": len(data), "rounds": found}
     result["summary"] = summary(found, arguments.gpus)
     print(json.dumps(result["summary"], indent=1))
     if arguments.out:

@@ -31,6 +31,7 @@ from service.runtime.malloc import keep_large_blocks
 from vocabularies.model.vocabulary import Vocabulary
 
 MEGA = 1e6
+GPU_BYTES = 1 << 30  # Fewer bytes of files are encoded before a GPU is open.
 CHAT_FORMATS = ("jsonl", "lines")
 NO_END = "the vocabulary does not say which token is its end-of-text token; name it with --eod"
 
@@ -80,16 +81,17 @@ def _make_runner(
     """
     if arguments.ray is not None:
         return _make_ray_runner(arguments, progress)
+    engine_name = arguments.engine
+    if engine_name == "auto" and progress.total_bytes < GPU_BYTES:
+        engine_name = "cpu"
     num_threads = limit_threads(arguments.threads or 0)
     num_processes = arguments.processes or choose_num_processes(
         arguments.parts, num_threads, progress.total_bytes
     )
     if num_processes > 1:
-        return ProcessRunner(
-            num_processes, arguments.engine, num_threads, progress, arguments.verify
-        )
+        return ProcessRunner(num_processes, engine_name, num_threads, progress, arguments.verify)
     keep_large_blocks()  # Each block takes memory of the same sizes again.
-    engine = open_engine(arguments.engine, vocabulary)
+    engine = open_engine(engine_name, vocabulary)
     return ThreadRunner(engine, num_threads, progress, arguments.verify)
 
 

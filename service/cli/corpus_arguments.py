@@ -187,7 +187,8 @@ def _add_running(group: argparse._ArgumentGroup, number: Number) -> None:
         "--engine",
         choices=("auto", "cpu", "gpu"),
         default="auto",
-        help="engine that computes the ids (default: auto, which uses the GPUs if there are any)",
+        help="engine that computes the ids (default: auto, which uses the GPUs for a gibibyte of "
+        "files or more, if there are any)",
     )
     group.add_argument(
         "--threads",

@@ -17,8 +17,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from service.cli import corpus
 from service.cli.parser import main
 from service.corpus.writing.shard_files import PartialFile
+from service.engines.cpu.engine import CpuEngine
 from tests.support.data_files import ROOT
 from tests.support.inputs.corpora import folder_bytes, make_texts, write_jsonl
 from vocabularies import builtin
@@ -49,6 +51,25 @@ def test_a_folder_of_files(tmp_path: Path, capsys: Capture) -> None:
     tokens = [builtin.load("gpt2").tokens[token_id] or b"" for token_id in ids]
     end = b"<|endoftext|>"
     assert b"".join(tokens) == b"first\ndocument\n" + end + b"second" + end + b"third" + end
+
+
+@pytest.mark.parametrize(
+    ("engine", "num_bytes", "opened"),
+    [("auto", 9, "cpu"), ("auto", 10, "auto"), ("gpu", 9, "gpu"), ("cpu", 10, "cpu")],
+)
+def test_a_small_job_opens_no_gpu(tmp_path, monkeypatch, engine, num_bytes, opened):
+    names: list[str] = []
+
+    def open_engine(name: str, vocabulary: Any) -> CpuEngine:
+        names.append(name)
+        return CpuEngine(1)
+
+    monkeypatch.setattr(corpus, "open_engine", open_engine)
+    monkeypatch.setattr(corpus, "GPU_BYTES", 10)
+    (tmp_path / "a.txt").write_text("a" * num_bytes)
+    options = ["-v", "gpt2", "--engine", engine, "--quiet"]
+    assert main(["corpus", str(tmp_path / "a.txt"), "--out", str(tmp_path / "out"), *options]) == 0
+    assert names == [opened]
 
 
 def test_named_tokens_lines_and_rejects(tmp_path: Path, capsys: Capture) -> None:
