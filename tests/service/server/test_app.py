@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 import threading
 from dataclasses import replace
 
@@ -41,7 +42,7 @@ def test_readiness_waits_for_the_vocabularies_and_ends_with_draining():
 
 def test_the_default_vocabulary_is_loaded_first_and_alone_and_a_failing_one_stops_nothing():
     async def scenario():
-        engine, events = FakeEngine(), []
+        engine, events, switch_s = FakeEngine(), [], sys.getswitchinterval()
         load, both = engine.load, threading.Barrier(2, timeout=60)
 
         def load_two_at_once(vocabulary, pinned):
@@ -62,6 +63,7 @@ def test_the_default_vocabulary_is_loaded_first_and_alone_and_a_failing_one_stop
             assert [event for event, _ in events[2:4]] == ["begins", "begins"]
             assert set(service.registry.entries) == {"hyenadna", "caduceus", "gpn"}
             assert gc.isenabled()
+            assert sys.getswitchinterval() == switch_s
 
     run(scenario)
 
