@@ -6,7 +6,8 @@
                    all accept on the same Unix socket, if there is one
 
 The socket of a front end belongs to its process alone. The kernel closes it when the process ends,
-and gives new connections to the other front ends until the next process listens. A child ends when
+and gives new connections to the other front ends until the next process listens. At the first start
+the sockets listen at once: connections wait, and no other service takes the port. A child ends when
 its standard input ends, so that no child outlives the supervisor.
 
 SIGTERM, Ctrl-C and, with TLS, SIGHUP are passed on to all children at once. Front ends drain
@@ -16,6 +17,7 @@ first: the engine process answers them until the last one has disconnected.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import signal
@@ -214,20 +216,11 @@ class Supervisor:
     async def _run_once(self, child: Child) -> int:
         """Run a child until it ends; return its exit code."""
         child.is_up = False
-        keepers = [] if child is self.children[0] else self.port_keepers
-        own = [bind_beside(each, self.settings) for each in keepers]
-        sockets = child.sockets + own
-        child.process = process = await asyncio.create_subprocess_exec(
-            *child.command(self.link, sockets),
-            stdin=PIPE,
-            stdout=PIPE,
-            pass_fds=[each.fileno() for each in sockets],
-            # So that Ctrl-C reaches this process alone, which then stops the others.
-            start_new_session=True,
-            env=child_environment(),
-        )
-        for each in own:
-            each.close()
+        try:
+            child.process = process = await self._start(child)
+        except (OSError, ValueError) as error:
+            logger.error("%s cannot be started: %s", child.name, error)
+            return 1
         assert process.stdout is not None
         if self.is_stopping.is_set():
             process.terminate()
@@ -236,3 +229,27 @@ class Supervisor:
         if child.is_up and not child.up_line.done():
             child.up_line.set_result(line.removeprefix(UP).strip())
         return await process.wait()
+
+    async def _start(self, child: Child) -> Process:
+        """Start the process of a child, which gets sockets of the port if it is a front end.
+
+        Raises:
+            OSError: the system has too little memory, or too few files or processes are allowed.
+            ValueError: an address of the port does not belong to this machine any more.
+        """
+        keepers = [] if child is self.children[0] else self.port_keepers
+        with contextlib.ExitStack() as stack:
+            own = [stack.enter_context(bind_beside(each, self.settings)) for each in keepers]
+            if child.restarts == 0:
+                for each in own:
+                    each.listen(BACKLOG)
+            sockets = child.sockets + own
+            return await asyncio.create_subprocess_exec(
+                *child.command(self.link, sockets),
+                stdin=PIPE,
+                stdout=PIPE,
+                pass_fds=[each.fileno() for each in sockets],
+                # So that Ctrl-C reaches this process alone, which then stops the others.
+                start_new_session=True,
+                env=child_environment(),
+            )

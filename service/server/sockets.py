@@ -76,10 +76,13 @@ def bind_shared_sockets(settings: Settings) -> list[socket.socket]:
     Raises:
         ValueError: an address does not belong to this machine, or is in use.
     """
-    bound = []
+    bound: list[socket.socket] = []
+    port = settings.port
     for address in _find_addresses(settings):
-        _bind(settings, address).close()  # Check that no other service shares the port.
-        bound.append(_bind(settings, address, socket.SO_REUSEPORT))
+        each = address.with_port(port)
+        _bind(settings, each).close()  # Check that no other service listens on the port.
+        bound.append(_bind(settings, each, socket.SO_REUSEPORT))
+        port = bound[0].getsockname()[1]
     return bound
 
 

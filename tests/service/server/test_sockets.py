@@ -16,6 +16,7 @@ from service.core.settings import Settings
 from service.server import sockets
 from service.server.sockets import (
     accept_waiting,
+    bind_shared_sockets,
     bind_sockets,
     bind_unix_socket,
     remove_unix_path,
@@ -137,3 +138,14 @@ def test_the_kernel_holds_little_of_an_answer_that_nobody_reads():
         with accepted:
             accepted.setblocking(False)
             assert accepted.send(bytes(2_000_000)) < 300_000
+
+
+@pytest.mark.parametrize("bind", [bind_sockets, bind_shared_sockets])
+def test_all_addresses_of_a_host_have_the_same_port(monkeypatch, bind):
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (f"127.0.0.{i}", 0)) for i in (1, 2)]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *arguments, **named: found)
+    bound = bind(Settings(port=0))
+    names = [each.getsockname() for each in bound]
+    for each in bound:
+        each.close()
+    assert names == [("127.0.0.1", names[0][1]), ("127.0.0.2", names[0][1])]
