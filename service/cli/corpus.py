@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 
+from gpu.errors import DeviceUnavailable
 from gpu.host.cores import limit_threads
 from service.cli.vocabulary_files import open_vocabulary
 from service.core.errors import NotInstalled
@@ -60,6 +61,9 @@ def run(arguments: argparse.Namespace) -> int:
             message = f"{error.strerror}; run the same command again to continue"
             raise OSError(error.errno, message, str(arguments.out)) from error
         raise
+    except DeviceUnavailable as error:
+        message = f"{error}; run the same command with --engine cpu to continue without GPUs"
+        raise ValueError(message) from error
     except KeyboardInterrupt:
         print("warptok: stopped; run the same command again to continue", file=sys.stderr)
         raise
@@ -79,11 +83,11 @@ def _make_runner(
         ValueError: a GPU was requested, and there is none.
         VocabularyError: no encoder can compute the vocabulary.
     """
-    if arguments.ray is not None:
-        return _make_ray_runner(arguments, progress)
     engine_name = arguments.engine
     if engine_name == "auto" and progress.total_bytes < GPU_BYTES:
         engine_name = "cpu"
+    if arguments.ray is not None:
+        return _make_ray_runner(arguments, engine_name, progress)
     num_threads = limit_threads(arguments.threads or 0)
     num_processes = arguments.processes or choose_num_processes(
         arguments.parts, num_threads, progress.total_bytes
@@ -95,7 +99,9 @@ def _make_runner(
     return ThreadRunner(engine, num_threads, progress, arguments.verify)
 
 
-def _make_ray_runner(arguments: argparse.Namespace, progress: Progress) -> PartRunner:
+def _make_ray_runner(
+    arguments: argparse.Namespace, engine_name: str, progress: Progress
+) -> PartRunner:
     if arguments.processes is not None:
         raise ValueError("--processes does not go with --ray; --threads is for a part there")
     if arguments.parts == 1 and not arguments.quiet:
@@ -104,7 +110,7 @@ def _make_ray_runner(arguments: argparse.Namespace, progress: Progress) -> PartR
         from service.corpus.runners.ray_cluster import RayRunner
     except ImportError as error:
         raise NotInstalled("--ray needs Ray: pip install 'warptok[ray]'") from error
-    return RayRunner(arguments.ray, arguments.engine, arguments.threads, progress, arguments.verify)
+    return RayRunner(arguments.ray, engine_name, arguments.threads, progress, arguments.verify)
 
 
 def _make_job(arguments: argparse.Namespace, vocabulary: Vocabulary) -> Job:

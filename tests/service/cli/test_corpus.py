@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpu.errors import DeviceUnavailable
 from service.cli import corpus
 from service.cli.parser import main
 from service.corpus.writing.shard_files import PartialFile
@@ -70,6 +71,21 @@ def test_a_small_job_opens_no_gpu(tmp_path, monkeypatch, engine, num_bytes, open
     options = ["-v", "gpt2", "--engine", engine, "--quiet"]
     assert main(["corpus", str(tmp_path / "a.txt"), "--out", str(tmp_path / "out"), *options]) == 0
     assert names == [opened]
+
+
+def test_a_job_whose_gpu_cannot_be_opened_is_continued_on_the_cpu(tmp_path, monkeypatch, capsys):
+    class Lost(CpuEngine):
+        def encode(self, vocabulary: Any, batch: Any) -> Any:
+            raise DeviceUnavailable("the driver is too old")
+
+    (tmp_path / "a.txt").write_text("some text")
+    command = ["corpus", str(tmp_path / "a.txt"), "--out", str(tmp_path / "out"), "-v", "gpt2"]
+    with monkeypatch.context() as patch:
+        patch.setattr(corpus, "open_engine", lambda name, vocabulary: Lost(1))
+        assert main([*command, "--engine", "gpu", "--quiet"]) == 2
+    message = "warptok: the driver is too old; run the same command with --engine cpu to continue"
+    assert capsys.readouterr().err.startswith(message)
+    assert main([*command, "--engine", "cpu", "--quiet"]) == 0
 
 
 def test_named_tokens_lines_and_rejects(tmp_path: Path, capsys: Capture) -> None:
