@@ -439,9 +439,8 @@ def _shared_memory() -> Iterator[Figure]:
             who = "1 caller" if callers == 1 else f"{callers} callers"
             what = f"shared memory, {name}, 1 GiB of English, {who}"
             yield Figure(runs.REGIONS, what, "GB/s", rate(amount, row), limit)
-    rounds = select(runs.SEVERAL_GPUS.document()["rounds"])[
-        2:
-    ]  # Memory is page-locked in the first.
+    # In the first round of each number of GPUs, memory is page-locked.
+    rounds = select(runs.SEVERAL_GPUS.document()["rounds"])[2:]
     for kind, name in (("host", "the host's"), ("device", "each GPU's own")):
         for count, gpus in ((1, "one GPU"), (2, "two GPUs")):
             rows = select(rounds, gpus=count)
