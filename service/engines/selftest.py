@@ -120,8 +120,8 @@ def compare(
         encoder: the encoder.
         witness: computes the right answers.
         texts: the texts.
-        recorded: the digest of the witness's answers; "" if it is not known. If the encoder's has
-            the same one, the answers are equal, and the witness need not compute them again.
+        recorded: `digest_answers` of the witness; "" if it is not known. If the encoder's is the
+            same, the answers are equal, and the witness need not compute them.
     """
     if recorded:
         with contextlib.suppress(Exception):  # Counted below, text by text.

@@ -71,8 +71,8 @@ async def preload(service: Service, names: list[str]) -> None:
 
     The default vocabulary is loaded first and alone, so that it is ready soonest. Then NUM_LOADERS
     vocabularies are loaded at the same time: while C++ makes the tables of one without holding the
-    interpreter lock, Python reads and compares the next. C++ works longest for LONGEST, so that it
-    begins.
+    interpreter lock, Python reads and compares the next. C++ works longest for LONGEST, which
+    is therefore the first of these.
     """
     begin = perf_counter()
     first = [service.settings.default_vocabulary, LONGEST]

@@ -1,9 +1,9 @@
 """The reference's answers to the self-test's texts, for the built-in vocabularies.
 
-The reference in plain Python takes half of the time of loading a small vocabulary, and its answers
-are the same at every start. So a start compares the encoder with these digests; only if one differs
-it asks the reference, which names the text. A test computes them anew, and shows new ones where the
-texts or a vocabulary have changed.
+The reference in plain Python takes more than half of the time of loading a small vocabulary, and
+its answers are the same at every start. So a start compares the digest of an encoder's answers with
+these. Only if they differ does it ask the reference, which says on which text. A test computes the
+digests again, and shows the new ones if the texts or a vocabulary have changed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RECORDED = {
     "d7c2e8cf2d8000c7": "3a84cf607fe442219f2475e28d74caf873e4622b199249aec32431a554b0372a",
     "6c413aa387b3c11f": "3be4d34bb99a7721b5b603e843540ecec0de955ab3fb5e1e6a0b8278d44f21b4",
 }
-"""The begin of each vocabulary's digest, and `selftest.digest_answers` of the reference."""
+"""`selftest.digest_answers` of the reference, by the begin of the vocabulary's digest."""
 
 
 def recorded_answers(vocabulary: Vocabulary) -> str:

@@ -1,5 +1,7 @@
 """Tests of the self-test by the reference's recorded answers."""
 
+from dataclasses import replace
+
 import pytest
 
 from service.engines.cpu.recorded_answers import RECORDED, recorded_answers
@@ -18,7 +20,7 @@ class NeverAsked:
 
 
 class OneWrongId(ReferenceEncoder):
-    """An encoder with one wrong id, in the texts that have three ids or more."""
+    """An encoder whose third id of a batch is wrong."""
 
     def encode(self, batch, options):
         content = super().encode(batch, options)
@@ -36,6 +38,12 @@ def test_recorded_answers_are_the_references(name):
     reference = ReferenceEncoder(vocabulary)
     digest = digest_answers(reference, make_test_texts(vocabulary))
     assert recorded_answers(vocabulary) == digest  # If not, RECORDED needs the digest on the right.
+
+
+def test_another_vocabulary_has_no_recorded_answers():
+    vocabulary = load("hyenadna")
+    changed = replace(vocabulary, prefix=(*vocabulary.prefix, 0))
+    assert recorded_answers(changed) == ""
 
 
 def test_equal_answers_do_not_need_the_witness():
