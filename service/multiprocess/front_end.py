@@ -58,7 +58,7 @@ def run_front_end(settings: Settings, sockets: list[socket.socket], link: Path, 
 
     Args:
         settings: the settings of the service.
-        sockets: the listening sockets: those of ports, and one Unix socket at most.
+        sockets: the bound sockets: those of ports, and one Unix socket at most.
         link: the path of the engine process's Unix socket.
         name: the name of this process.
     """

@@ -54,7 +54,7 @@ def make_bpe_rules(vocabulary: Vocabulary) -> BpeRules:
 
 @functools.lru_cache(maxsize=32)
 def token_ids_of(vocabulary: Vocabulary) -> Mapping[bytes, int]:
-    """Return `BpeRules.token_ids`; making them takes a fraction of the time of the merges."""
+    """Return {bytes: id} of all tokens, as in `BpeRules`, without making the rules."""
     return vocabulary.find_token_ids()
 
 

@@ -110,7 +110,7 @@ class StretchEncoder {
    private:
     static constexpr int BLOCK = 64;      // Places whose records are loaded together: bits of a word.
     static constexpr int GROUP = 16;      // Places that one word of letters is enough for.
-    static constexpr int UNROLLED = 8;    // Places that are chosen without a branch but those of lists.
+    static constexpr int UNROLLED = 8;    // Places that one round of `choose_all` finds.
 
     struct Block {
         Place place;
