@@ -7,6 +7,7 @@ import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,10 @@ def tokenizer() -> warptok.Tokenizer:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:
-    with local_cluster(1, num_cpus=3) as cluster:
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
+        # On a busy machine the proxy of Ray Serve takes longer than the 5 s that Ray waits for it.
+        patch.setenv("RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S", "60")
+        cluster = stack.enter_context(local_cluster(1, num_cpus=3))
         ray.init(cluster.address, log_to_driver=False)
         ray.data.DataContext.get_current().enable_progress_bars = False
         try:

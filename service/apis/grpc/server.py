@@ -47,7 +47,9 @@ logger = logging.getLogger(__name__)
 NAME = "warptok.v1.Tokenizer"
 IDLE_S = 300  # A connection without calls is closed after this time.
 HEALTH_PERIOD_S = 0.5  # The time between two updates of the health state.
-HOLD_S = 0.05  # The time before and after GOAWAY in which calls are not answered.
+HOLD_S = 0.25
+"""The time before and after GOAWAY in which calls are not answered; clients of a busy machine
+need more than 50 ms to notice it."""
 SUBMIT_S = 5.0  # The maximum time until those calls are in the queue or have ended.
 Parse = Callable[[bytes], Any]
 Unary = Callable[[Call, Any], Awaitable[Any]]

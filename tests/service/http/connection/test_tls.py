@@ -378,7 +378,7 @@ def test_only_known_clients_connect_and_idle_ones_do_not_hold_up_a_stop(tmp_path
         "WARPTOK_TLS_KEY": str(signed.key),
         "WARPTOK_TLS_CLIENT_CA": str(client.certificate),
         "WARPTOK_UNIX_SOCKET": str(tmp_path / "http.sock"),
-        "WARPTOK_LAME_DUCK_S": "1",
+        "WARPTOK_LAME_DUCK_S": "3",
     }
     with server_process(tmp_path, settings, expect_exit=False, context=context) as server:
         running = Running(server, tmp_path, signed)
