@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gpu.kernels.job import constant
 from gpu.vocabulary.decode_table import decode_table
-from tests.support.emulation.kernels import compile_for_device, launch, make_job
+from tests.support.emulation.kernels import launch, make_job
 from vocabularies.batch.batch import Encoded, EncodeOptions, RowError
 from vocabularies.batch.post_processing import AddedIds, Content, post_process
 from vocabularies.model.types import Bpe
@@ -196,7 +196,3 @@ ROWS = st.lists(
 @given(rows=ROWS, num_prefix=st.integers(0, 3), num_suffix=st.integers(0, 3))
 def test_random_rows(rows: list[Row], num_prefix: int, num_suffix: int) -> None:
     check(rows, added_ids(num_prefix, num_suffix))
-
-
-def test_the_kernels_compile_for_a_device() -> None:
-    compile_for_device("batch/post_process.cu")

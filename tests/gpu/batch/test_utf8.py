@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu.kernels.job import constant
-from tests.support.emulation.kernels import compile_for_device, launch, make_job
+from tests.support.emulation.kernels import launch, make_job
 from tests.support.inputs.nasty_texts import TEXTS
 
 BLOCK, NO_BYTE = constant("BLOCK"), constant("NO_BYTE")
@@ -115,7 +115,3 @@ def test_texts_with_one_byte_changed(text: str) -> None:
 )
 def test_random_rows(rows: list[bytes]) -> None:
     check(rows)
-
-
-def test_the_kernel_compiles_for_a_device() -> None:
-    compile_for_device("batch/utf8.cu")

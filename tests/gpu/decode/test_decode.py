@@ -14,7 +14,7 @@ from gpu.errors import NotCovered
 from gpu.kernels.job import constant
 from gpu.vocabulary.decode_table import decode_table
 from service.engines.cpu.decode import decode_rows
-from tests.support.emulation.kernels import compile_for_device, launch, make_job
+from tests.support.emulation.kernels import launch, make_job
 from vocabularies.model.tables import token_table
 from vocabularies.model.types import Bpe, SpecialToken, Upstream
 from vocabularies.model.vocabulary import Vocabulary
@@ -148,7 +148,3 @@ def test_random_rows(rows: list[list[int]], skip: bool, repeated: int) -> None:
 def test_what_is_not_covered() -> None:
     with pytest.raises(NotCovered, match="upstream"):
         decode_table(Vocabulary((b"a",), Upstream("{}", "a test")))
-
-
-def test_the_kernels_compile_for_a_device() -> None:
-    compile_for_device("decode/decode.cu")

@@ -21,7 +21,6 @@ from gpu.streaming import encode_stream
 from tests.gpu.kmers.test_letter_tables import check
 from tests.support.data_files import expected, ids_digest, records
 from tests.support.each_device import DEVICES, limit_fused, new_engine
-from tests.support.emulation.kernels import compile_for_device
 from tests.support.inputs.letter_bpe import (
     NASTY,
     cases,
@@ -279,7 +278,3 @@ def test_letters_without_a_path_are_a_fault_and_no_endless_search(monkeypatch):
     )
     with pytest.raises(DeviceFault, match="no path"):
         engine.encode(vocabulary, Batch(["ACGGCA" * 60]))
-
-
-def test_the_kernels_compile():
-    compile_for_device("dna/kernels.cu")

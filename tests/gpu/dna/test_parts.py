@@ -21,7 +21,6 @@ from gpu.small import call
 from gpu.streaming import encode_stream
 from tests.support.each_device import new_engine
 from tests.support.emulation.device import EmulatedDevice
-from tests.support.emulation.kernels import compile_for_device
 from tests.support.gpus.card_class import need_largest_class
 from tests.support.inputs.letter_bpe import merge_lists, repeats, vocabulary_of
 from vocabularies.batch.batch import Batch, EncodeOptions
@@ -301,7 +300,3 @@ def test_which_kernel_is_tried():
     )
     assert kernel_of(with_bases) == ""
     assert kernel_of(replace(vocabulary, normalizers=(Normalizer("lowercase"),))) == ""
-
-
-def test_the_kernels_compile():
-    compile_for_device("dna/parts/kernels.cu")

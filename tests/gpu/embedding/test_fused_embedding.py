@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from gpu.embedding.letter_rule import NEEDS_UPSTREAM, LetterRule, read_letter_rule
-from tests.support.emulation.kernels import compile_for_device
 from tests.support.emulation.torch_kernels import EmulatedKernels, compiled, memory
 from tests.support.torch_or_skip import torch_or_skip
 from vocabularies.batch.batch import Batch
@@ -226,7 +225,3 @@ def test_a_kernel_that_fails_leaves_the_rest_to_other_paths(monkeypatch):
 
 def test_python_and_the_kernel_mean_the_same_blocks():
     assert library().block_letters() == BLOCK_LETTERS
-
-
-def test_the_kernel_compiles_for_a_device():
-    compile_for_device("embedding/fused_embedding.cu")

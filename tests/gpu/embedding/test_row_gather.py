@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu.kernels.job import CUDA
-from tests.support.emulation.kernels import compile_for_device
 from tests.support.emulation.torch_kernels import compiled
 from tests.support.torch_or_skip import torch_or_skip
 
@@ -79,10 +78,6 @@ def test_python_and_the_kernel_mean_the_same_blocks() -> None:
 
     assert block_words() == BLOCK_WORDS
     assert f"GATHER_BLOCK = {THREADS};" in Path(CUDA / "embedding/gather_rows.cuh").read_text()
-
-
-def test_the_kernel_compiles_for_a_device() -> None:
-    compile_for_device("embedding/gather_rows.cu")
 
 
 @pytest.mark.torch

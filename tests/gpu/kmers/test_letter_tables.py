@@ -20,7 +20,6 @@ from tests.engines.test_expected_hashes import vocabulary_of
 from tests.support.data_files import expected, ids_digest, records
 from tests.support.each_device import new_engine
 from tests.support.emulation.device import EmulatedDevice, note_launches
-from tests.support.emulation.kernels import compile_for_device
 from tests.support.inputs.sequence_strategies import (
     OPTIONS,
     SEQUENCES,
@@ -285,12 +284,6 @@ def test_the_data_files_have_the_hashes_of_the_reference(engine, name, file):
     assert encoded.errors == {}
     assert len(encoded.ids) == known["n_tokens"]
     assert ids_digest(encoded.ids) == known["sha256"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("source", ["kmers/kernels.cu", "kmers/plain_kernels.cu"])
-def test_the_kernels_compile_for_a_device(source: str) -> None:
-    compile_for_device(source)
 
 
 def test_plain_kernels_are_not_tried_behind_a_batch_with_breaks(monkeypatch):

@@ -16,7 +16,7 @@ from gpu.errors import NotCovered
 from gpu.kernels.job import constant
 from gpu.vocabulary.special_tokens import SpecialTables, special_tables
 from tests.support.data_files import data_json
-from tests.support.emulation.kernels import compile_for_device, launch, make_job
+from tests.support.emulation.kernels import launch, make_job
 from vocabularies.batch.batch import RowRefused
 from vocabularies.model.types import Bpe, SpecialToken
 from vocabularies.model.vocabulary import Vocabulary
@@ -308,7 +308,3 @@ def test_tokens_that_nobody_looks_for() -> None:
     tables = special_tables(replace(vocabulary, special_tokens=(unmatched,)), SEED)
     assert tables.num_rounds == 0
     assert not run(tables, [b"aaa"], None).special.any()
-
-
-def test_the_kernels_compile_for_a_device() -> None:
-    compile_for_device("special/kernels.cu")

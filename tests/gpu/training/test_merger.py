@@ -26,7 +26,6 @@ from tests.support.emulation.device import (
     EmulatedDevice,
     EmulatedStream,
 )
-from tests.support.emulation.kernels import compile_for_device
 from tests.support.training.textbook import textbook
 from tests.vocabularies.training.test_train import BANKS, OPTIONS, ROWS, assert_equal, row_spans
 from vocabularies.errors import VocabularyError
@@ -247,7 +246,3 @@ def test_what_does_not_fit_is_refused_with_how_much_it_takes(monkeypatch):
     with pytest.raises(VocabularyError, match="the compression is not reached with 11 ids"):
         train(corpus, long, make_merger=make)
     assert (device.used_bytes, device.pinned) == (0, {})
-
-
-def test_the_kernels_compile_for_a_device():
-    compile_for_device("training/kernels.cu")

@@ -7,14 +7,10 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import os
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 
 from gpu.kernels.catalog import KERNELS
@@ -70,21 +66,3 @@ def _library(source: Path) -> ctypes.CDLL:
     flags = [*EMULATION_FLAGS, *WARNINGS, f'-DWARPTOK_EMULATION="{HEADER}"', f"-I{CUDA}"]
     included = (HEADER, source, *sorted(CUDA.rglob("*.cu*")))
     return ctypes.CDLL(str(compiled(f"{source.parent.name}_{source.stem}", text, flags, included)))
-
-
-@functools.cache
-def unoptimized(nvcc: str) -> list[str]:
-    """Return flags that compile a .cu in 1 s instead of 20; none for older compilers."""
-    known = subprocess.run([nvcc, "--help"], capture_output=True, text=True).stdout
-    return ["-Ofc=max"] if "(-Ofc)" in known else []
-
-
-def compile_for_device(source: str) -> None:
-    """Compile a .cu file for a device with nvcc; skip the test if nvcc is missing."""
-    nvcc = shutil.which("nvcc")
-    if nvcc is None:
-        pytest.skip("no nvcc")
-    command = [nvcc, "-std=c++17", "-arch=sm_90", "-cubin", "-Werror", "all-warnings", f"-I{CUDA}"]
-    command += [*unoptimized(nvcc), "-o", os.devnull, str(CUDA / source)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from gpu.embedding.letter_rule import NEEDS_UPSTREAM, read_letter_rule
 from gpu.embedding.row_layout import BeginEndTokens, RowLayout
 from gpu.embedding.tokenizer_discovery import discover
-from tests.support.emulation.kernels import compile_for_device
 from tests.support.emulation.torch_kernels import EmulatedKernels, compiled, memory
 from tests.support.inputs.sequence_strategies import (
     SEQUENCES,
@@ -145,10 +144,6 @@ def test_a_mark_of_one_batch_is_not_read_by_the_next(monkeypatch):
 
 def test_python_and_the_kernels_mean_the_same_blocks():
     assert library().flat_bytes() == kernel_lookup.FLAT_BYTES
-
-
-def test_the_kernels_compile_for_a_device():
-    compile_for_device("embedding/look_up_rows.cu")
 
 
 def test_a_mark_is_not_taken_back_by_later_batches():

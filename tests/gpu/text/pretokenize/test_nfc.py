@@ -24,7 +24,7 @@ from tests.engines.test_contract import OPTIONS
 from tests.support.data_files import data_bytes
 from tests.support.each_device import new_engine
 from tests.support.emulation.device import EmulatedDevice
-from tests.support.emulation.kernels import compile_for_device, launch, make_job
+from tests.support.emulation.kernels import launch, make_job
 from tests.support.inputs.nasty_texts import TEXTS
 from tests.support.inputs.tokenizer_documents import BYTE_LEVEL, BYTES, added, document
 from tests.support.inputs.tokenizer_documents import encoded as encoded_document
@@ -207,10 +207,6 @@ def test_a_mark_that_begins_a_row_joins_nothing(engine):
         assert encoded.row(row).tolist() == tokenizer.encode(composing(), text).ids
     assert refused(engine, composing(), ["e", "\u212b"])
     assert refused(engine, composing(), ["e", "\u0301e\u0301"])
-
-
-def test_the_kernel_compiles_for_a_device():
-    compile_for_device("text/pretokenize/nfc_check.cu")
 
 
 # The engine.

@@ -18,7 +18,6 @@ from gpu.text.pretokenizer_automaton import COVERED, automaton
 from tests.gpu.text.pretokenize.test_pretokenizer_automaton import representatives
 from tests.support.compiled import EMULATION_FLAGS, compiled
 from tests.support.data_files import DATA, ROOT, data_bytes
-from tests.support.emulation.kernels import compile_for_device
 from tests.support.inputs.nasty_texts import RUNS, TEXTS
 from vocabularies.preprocessing.pretokenizers import pretokenize
 
@@ -258,7 +257,3 @@ def test_kernels_with_emulated_blocks(name: str) -> None:
     for num_blocks in (1, 3):
         for rows in (texts[::-1], source.sample(texts, len(texts)), [b"a\n "], []):
             assert_alike(name, rows, Batch(name, rows).run(num_blocks=num_blocks))
-
-
-def test_kernels_compile() -> None:
-    compile_for_device("text/pretokenize/kernels.cu")
