@@ -99,6 +99,7 @@ class Member:
     lock: threading.Lock = field(default_factory=threading.Lock)
     _restart_delay_s: float = 0.0
     _ends: list[float] = field(default_factory=list)  # Of the batches that are being computed.
+    _is_late: bool = False  # One of them had not returned in time at the last look.
 
     @contextmanager
     def watched(self, timeout_s: float) -> Iterator[None]:
@@ -111,10 +112,19 @@ class Member:
             self._ends.remove(end)
 
     def kill_if_late(self, now: float) -> None:
-        """Kill the process if a batch has not returned in time; its caller gets a DeviceLost."""
-        if self.process is not None and any([now > end for end in list(self._ends)]):
-            logger.error("%s hangs: a batch has not returned in time", self.label)
+        """Kill the process if a batch has not returned in time; its caller gets a DeviceLost.
+
+        The log has one line when this begins, and one when the batch has returned.
+        """
+        if self.process is None:
+            return
+        was_late, self._is_late = self._is_late, any([now > end for end in list(self._ends)])
+        if self._is_late:
+            if not was_late:
+                logger.error("%s hangs: a batch has not returned in time", self.label)
             self.process.kill()
+        elif was_late:
+            logger.warning("%s does not hang any more: the late batch has ended", self.label)
 
     def wait_for(self, future: Future[Output], timeout_s: float) -> Output:
         """Wait for a call of this GPU.

@@ -106,6 +106,17 @@ def test_a_process_is_killed_while_a_batch_is_late(member, process, now):
     assert process.num_kills == 1
 
 
+def test_the_log_says_once_that_a_batch_is_late_and_once_that_it_has_ended(member, now, caplog):
+    for later_s in (0, 100):
+        with member.watched(10.0 + later_s):
+            for each in range(5):
+                member.kill_if_late(now[0] + later_s + 11 + each)
+        for each in range(5):
+            member.kill_if_late(now[0] + later_s + 21 + each)
+    texts = [record.getMessage().partition(": ")[0].partition(" ")[2] for record in caplog.records]
+    assert texts == ["hangs", "does not hang any more"] * 2
+
+
 def test_a_process_that_has_ended_is_found_and_started_again(several, member, process):
     process.is_alive = False
     several.check()
