@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +22,7 @@ from starlette.routing import Route
 from service.http.error_responses import find_shape
 from service.security.scopes import OPEN
 
+logger = logging.getLogger(__name__)
 ALL_PATHS = (401, 403, 422)
 NAMED_VOCABULARY = (400, 404, 503)  # For paths with a vocabulary, or of other systems.
 WITH_BODY = (400, 408, 413, 415, 429, 503, 504)
@@ -100,7 +102,8 @@ def with_refusals(describe: Callable[[], dict[str, Any]]) -> Callable[[], dict[s
 def serve_written(app: FastAPI) -> None:
     """Replace the route of openapi.json by one that serializes the document only once, in a thread.
 
-    This takes 0.1 s, in which the event loop answers other requests.
+    This takes 0.1 to 0.3 s, in which requests on the same core wait. Servers therefore call
+    `write_before_ready` at their start.
     """
     path = app.openapi_url
     assert path is not None
@@ -108,22 +111,36 @@ def serve_written(app: FastAPI) -> None:
     writing: asyncio.Task[bytes] | None = None
 
     def write() -> bytes:
-        return orjson.dumps(app.openapi())
+        try:
+            return orjson.dumps(app.openapi())
+        finally:
+            app.openapi_schema = None  # The document as a dict, which takes some megabytes.
 
-    async def answer(_: Request) -> Response:
+    async def write_once() -> bytes:
         nonlocal writing
         if writing is None:
             writing = asyncio.create_task(asyncio.to_thread(write))
         try:  # A client that disconnects does not cancel it for others.
-            document = await asyncio.shield(writing)
+            return await asyncio.shield(writing)
         except Exception:
             writing = None  # The next request tries again.
             raise
-        return Response(document, media_type="application/json")
 
+    async def answer(_: Request) -> Response:
+        return Response(await write_once(), media_type="application/json")
+
+    app.state.write_openapi = write_once
     others = [each for each in app.routes if getattr(each, "path", "") != path]
     # FastAPI tries its routes in order, which takes longer than this answer.
     app.router.routes[:] = [Route(path, answer, include_in_schema=False), *others]
+
+
+async def write_before_ready(app: FastAPI) -> None:
+    """Write the document of `serve_written` while no request waits; log an error."""
+    try:
+        await app.state.write_openapi()
+    except Exception as error:
+        logger.error("This is a bug. openapi.json cannot be written", exc_info=error)
 
 
 def _add_refusals(path: str, method: str, responses: dict[str, Any]) -> None:

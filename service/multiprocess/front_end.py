@@ -28,6 +28,7 @@ from service.engines.base import WithoutDevice
 from service.engines.cpu.bpe.library_threads import limit_library_threads
 from service.engines.cpu.engine import CpuEngine
 from service.http.asgi_fast_path import AsgiFastPath
+from service.http.openapi import write_before_ready
 from service.http.plain_routes import PlainRoutes
 from service.multiprocess.engine_process import call_when_orphaned
 from service.multiprocess.front_end_registry import FrontEndRegistry
@@ -74,10 +75,13 @@ class FrontServer(Server):
 
     def __init__(self, front_end: FrontEnd, unix_socket: socket.socket | None) -> None:
         super().__init__(front_end.app, front_end.service.settings, None, unix_socket)
+        self.fastapi = front_end.fastapi
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to listen, and report this to the supervisor."""
+        writing = asyncio.create_task(write_before_ready(self.fastapi))
         await self.listen(sockets or [])
+        await writing
         call_when_orphaned(functools.partial(os.kill, os.getpid(), signal.SIGINT))
         print(UP, flush=True)
 
@@ -116,14 +120,14 @@ class FrontEnd:
         # The engine process has the metrics of vocabularies.
         metrics.gauges.vocabularies = list
         metrics.gauges.vocabulary_states = dict
-        app = make_fastapi(
+        self.fastapi = make_fastapi(
             self.service,
             make_oip_state(self.service, WithoutDevice()),
             self.templates,
             None,
             lambda _: self._running(),
         )
-        forwarding = Forwarding(PlainRoutes(app, render.router), self.engine, settings)
+        forwarding = Forwarding(PlainRoutes(self.fastapi, render.router), self.engine, settings)
         self.app = AsgiFastPath(forwarding, self.service)
         self._status_link: Link | None = None
         self._reasons: list[str] = []

@@ -33,6 +33,7 @@ from service.engines.cpu.bpe.library_threads import limit_library_threads
 from service.http.asgi_fast_path import AsgiFastPath
 from service.http.connection.protocol import LINGER_S, make_protocol
 from service.http.connection.tls import make_tls_protocol
+from service.http.openapi import write_before_ready
 from service.observability.metrics_server import start_metrics, stop_metrics
 from service.registry.management import check_names
 from service.runtime.file_limits import raise_file_limit
@@ -200,9 +201,12 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, start gRPC and the metrics, and print the addresses."""
+        assert self.main is not None
+        writing = asyncio.create_task(write_before_ready(self.main.fastapi))
         await self.listen(sockets or [])
         if self.started:
             await self._start_others()
+        await writing
         if self.started:
             port = sockets[0].getsockname()[1] if sockets else None
             metrics_port = self.metrics.server_port if self.metrics else None

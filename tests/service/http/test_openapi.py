@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
 import threading
 
 import httpx
@@ -12,7 +13,10 @@ import pytest
 
 from service.core.settings import Settings
 from service.engines.cpu.engine import CpuEngine
+from service.http.openapi import write_before_ready
 from service.server.app import create_app
+from service.server.uvicorn_server import Server
+from tests.support.fake_engine import FakeEngine
 from tests.support.waiting import run
 
 
@@ -109,3 +113,33 @@ def test_a_document_that_could_not_be_written_is_written_by_the_next_request(mon
             return [(await client.get("/openapi.json")).status_code for _ in range(2)]
 
     assert run(read_twice) == [500, 200]
+
+
+def test_a_server_has_written_the_document_when_it_has_started(monkeypatch):
+    settings = Settings(preload="none", grpc_port=0)
+    app = create_app(settings, FakeEngine())
+    describe, calls = app.fastapi.openapi, []
+    monkeypatch.setattr(app.fastapi, "openapi", lambda: calls.append(1) or describe())
+
+    async def scenario():
+        server = Server(app.asgi, settings, app)
+        server.config.load()
+        server.lifespan = server.config.lifespan_class(server.config)
+        with socket.create_server(("127.0.0.1", 0)) as port:
+            await server.startup([port])
+            assert len(calls) == 1
+            async with httpx.AsyncClient() as client:
+                url = f"http://127.0.0.1:{port.getsockname()[1]}/openapi.json"
+                assert (await client.get(url)).json()["info"]["title"] == "warptok"
+            await server.shutdown([port])
+
+    run(scenario)
+    assert len(calls) == 1
+    assert app.fastapi.openapi_schema is None  # Only the bytes are kept.
+
+
+def test_a_document_that_cannot_be_written_does_not_stop_the_start(monkeypatch, caplog):
+    app = create_app(Settings(preload="none"), FakeEngine())
+    monkeypatch.setattr(app.fastapi, "openapi", lambda: 1 / 0)
+    run(lambda: write_before_ready(app.fastapi))
+    assert "This is a bug. openapi.json cannot be written" in caplog.text
