@@ -23,6 +23,7 @@ from service.multiprocess.supervisor import UP
 from service.observability.metrics_server import start_metrics, stop_metrics
 from service.registry.management import check_names
 from service.server.app import create_app, make_engine
+from service.server.lifespan import reload_files
 from service.server.startup import DEVICE_LOST, USAGE_ERROR, find_lame_duck_s
 from service.server.uvicorn_server import start_grpc
 
@@ -80,8 +81,7 @@ async def _serve(
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, begin_draining, number)
-    if service.certificates is not None:
-        loop.add_signal_handler(signal.SIGHUP, service.certificates.reload)
+    loop.add_signal_handler(signal.SIGHUP, reload_files, service)
     call_when_orphaned(functools.partial(begin_draining, signal.SIGINT))
     engine_server = EngineServer(app, service.settings.frontends, memory)
     service.join_processes(engine_server)

@@ -10,7 +10,7 @@ and gives new connections to the other front ends until the next process listens
 the sockets listen at once: connections wait, and no other service takes the port. A child ends when
 its standard input ends, so that no child outlives the supervisor.
 
-SIGTERM, Ctrl-C and, with TLS, SIGHUP are passed on to all children at once. Front ends drain
+SIGTERM, Ctrl-C and SIGHUP are passed on to all children at once. Front ends drain
 first: the engine process answers them until the last one has disconnected.
 """
 
@@ -134,8 +134,7 @@ class Supervisor:
         # Unlike the loop's own handlers, these stay until the process has ended.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, stop_on_loop)
-        if self.settings.tls_certificate is not None:
-            loop.add_signal_handler(signal.SIGHUP, self._read_certificates_again)
+        loop.add_signal_handler(signal.SIGHUP, self._reload_files)
         all_ended = asyncio.gather(*(self._keep_running(child) for child in self.children))
         all_up = asyncio.gather(*(child.up_line for child in self.children))
         both: list[asyncio.Future[Any]] = [all_ended, all_up]
@@ -177,7 +176,7 @@ class Supervisor:
         if child.process is not None and child.process.returncode is None:
             child.process.send_signal(number)
 
-    def _read_certificates_again(self) -> None:
+    def _reload_files(self) -> None:
         for child in self.children:
             if child.is_up:  # One that is being started will read them.
                 self._signal_child(child, signal.SIGHUP)

@@ -75,7 +75,7 @@ def read_keys(path: Path) -> list[Key]:
     """
     try:
         entries = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else f"not JSON: {error}"
         raise ValueError(f"{path}: {reason}") from error
     if not isinstance(entries, list):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from service.core.settings import PREFIX, Settings
+from service.runtime.file_state import State, read_state
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +64,7 @@ class Certificates:
         self._certificate = certificate
         self._key = key
         self._client_ca = client_ca
-        self._changed = self._read_modified()
+        self._states = self._read_states()
         self.current = self._read()
 
     @classmethod
@@ -84,6 +85,8 @@ class Certificates:
         setting, path = "TLS_CERTIFICATE", self._certificate
         client_ca = None
         try:
+            for each in (self._certificate, self._key, self._client_ca):
+                _check(each is None or not each.is_fifo(), "is a pipe, which cannot be read twice")
             chain = path.read_bytes()
             _check(b"CERTIFICATE-----" in chain, "has no certificate in PEM")
             setting, path = "TLS_KEY", self._key
@@ -106,12 +109,12 @@ class Certificates:
 
     def refresh(self) -> None:
         """Reload the files if they have changed; if they are damaged, the old certificate stays."""
-        if self._read_modified() != self._changed:
+        if self._read_states() != self._states:
             self.reload()
 
     def reload(self) -> None:
         """Reload the files; if they are damaged, the old certificate stays."""
-        self._changed = self._read_modified()
+        self._states = self._read_states()
         try:
             self.current = self._read()
         except ValueError as error:
@@ -119,14 +122,5 @@ class Certificates:
         else:
             logger.info("the certificate was read again")
 
-    def _read_modified(self) -> list[tuple[int, int]]:
-        """Return the modification time and the inode of each file; links are followed."""
-        paths = [self._certificate, self._key, self._client_ca]
-        modified = []
-        for path in paths:
-            try:
-                status = path.stat() if path is not None else None
-            except OSError:
-                status = None
-            modified.append((status.st_mtime_ns, status.st_ino) if status else (0, 0))
-        return modified
+    def _read_states(self) -> list[State]:
+        return [read_state(path) for path in (self._certificate, self._key, self._client_ca)]

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from service.core.call import Scope
 from service.core.errors import Forbidden, Unauthorized
+from service.runtime.file_state import read_state
 from service.security.api_keys import Key, read_keys
 from service.security.rate_limits import Limits
 
@@ -62,7 +63,7 @@ class Guard:
             self._keys = read_keys(path) if path is not None else []
         except ValueError as error:
             raise ValueError(f"WARPTOK_API_KEYS_FILE: {error}") from error
-        self._changed = self._read_modified()
+        self._state = read_state(path)
         self.limits = Limits()
         self.generation = 0
         self._set_limits()
@@ -116,10 +117,17 @@ class Guard:
 
     def refresh(self) -> None:
         """Reload the file of keys if it has changed; if it is damaged, the old keys stay."""
-        if self._path is None or (modified := self._read_modified()) == self._changed:
+        if read_state(self._path) != self._state:
+            self.reload()
+
+    def reload(self) -> None:
+        """Reload the file of keys; if it is damaged, the old keys stay."""
+        if self._path is None:
             return
-        self._changed = modified
+        self._state = read_state(self._path)
         try:
+            if self._path.is_fifo():  # Reading it would block.
+                raise ValueError(f"{self._path}: is a pipe")
             self._keys = read_keys(self._path)
         except ValueError as error:
             logger.error("the keys stay as they were: %s", error)
@@ -127,12 +135,3 @@ class Guard:
             self._set_limits()
             self.generation += 1
             logger.info("%d keys were read", len(self._keys))
-
-    def _read_modified(self) -> tuple[int, int]:
-        if self._path is None:
-            return 0, 0
-        try:
-            status = self._path.stat()
-        except OSError:
-            return 0, 0
-        return status.st_mtime_ns, status.st_ino

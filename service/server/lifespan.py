@@ -46,6 +46,8 @@ async def running(
     service.batcher.start()
     background = [*tasks, watch_loop_and_files(service), trim_memory(service)]
     started = [asyncio.create_task(each) for each in background]
+    for task in started:
+        task.add_done_callback(_log_failure)
     try:
         yield
     finally:
@@ -57,6 +59,13 @@ async def running(
             await close()
         await close_tracer(service)
         service.engine.close()
+
+
+def _log_failure(task: asyncio.Task[None]) -> None:
+    """Log the error of a background task, which nobody waits for."""
+    error = None if task.cancelled() else task.exception()
+    if error is not None:
+        logger.error("This is a bug. A background task ended", exc_info=error)
 
 
 async def close_tracer(service: Service) -> None:
@@ -131,6 +140,13 @@ async def watch_loop_and_files(service: Service) -> None:
         service.guard.refresh()
         if service.certificates is not None:
             service.certificates.refresh()
+
+
+def reload_files(service: Service) -> None:
+    """Read the keys and the certificate again, on SIGHUP."""
+    service.guard.reload()
+    if service.certificates is not None:
+        service.certificates.reload()
 
 
 async def trim_memory(service: Service) -> None:

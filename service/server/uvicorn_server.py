@@ -40,6 +40,7 @@ from service.runtime.file_limits import raise_file_limit
 from service.runtime.malloc import SWITCH_S, keep_large_blocks
 from service.security.addresses import TrustedProxies
 from service.server.app import Application, OpenGpus, create_app, make_engine
+from service.server.lifespan import reload_files
 from service.server.sockets import (
     accept_waiting,
     bind_sockets,
@@ -213,10 +214,9 @@ class Server(uvicorn.Server):
             print_address(self.settings, port, self.grpc.port if self.grpc else None, metrics_port)
 
     async def listen(self, sockets: list[socket.socket]) -> None:
-        """Answer HTTP on these sockets and the Unix socket; on SIGHUP reload the certificate."""
-        certificates = self.app.service.certificates
-        if certificates is not None:
-            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, certificates.reload)
+        """Answer HTTP on these sockets and the Unix socket; on SIGHUP reload files."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGHUP, reload_files, self.app.service)
         await super().startup(sockets)
         if self.started and self.unix_socket is not None:
             make = functools.partial(
@@ -225,7 +225,6 @@ class Server(uvicorn.Server):
                 server_state=self.server_state,
                 app_state=self.lifespan.state,
             )
-            loop = asyncio.get_running_loop()
             self.servers.append(
                 await loop.create_unix_server(make, sock=self.unix_socket, backlog=BACKLOG)
             )

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import os
+import signal
 import subprocess
 import sys
+import time
 
 import grpc
 import httpx
@@ -23,7 +25,7 @@ from service.security.scopes import OPEN, find_method_scope, find_path_scope
 from service.server.app import ROUTES, create_app
 from tests.support.app_client import serving
 from tests.support.server_process import server_process
-from tests.support.waiting import GIVEN_UP_S, run
+from tests.support.waiting import GIVEN_UP_S, run, wait_until
 
 ENGINE = CpuEngine()
 BODY = {"vocabulary": "gpt2", "text": "Hello"}
@@ -277,6 +279,83 @@ def test_a_changed_file_is_read_again_and_a_broken_one_changes_nothing(keys, cap
     guard.refresh()
     assert guard.check(secrets["encode"], "encode") == "encode"
     assert "stay as they were" in caplog.text
+    guard.refresh()
+    assert caplog.text.count("stay as they were") == 1
+
+
+def revoke_by(path, write):
+    """Replace the file of keys by one with a new key, whose secret is returned."""
+    other = path.with_name("other.json")
+    secret = api_keys.add_key(other, "new", ("encode",))
+    write(other)
+    os.replace(other, path)
+    return secret
+
+
+def test_a_file_that_could_not_be_read_is_read_when_it_can_be(keys, monkeypatch):
+    """Only the time of the change of its permissions differs then."""
+    path, secrets = keys
+    guard = Guard(path, "127.0.0.1")
+    secret = revoke_by(path, lambda other: None)
+    with monkeypatch.context() as patch:  # Root may read every file.
+        patch.setattr(type(path), "read_text", lambda *_, **__: open("/nobody/may/read"))
+        guard.refresh()
+    assert guard.check(secrets["encode"], "encode") == "encode"
+    time.sleep(0.02)  # The clock of files has steps of up to 10 ms.
+    path.chmod(0o644)
+    guard.refresh()
+    assert guard.check(secret, "encode") == "new"
+    with pytest.raises(Unauthorized):
+        guard.check(secrets["encode"], "encode")
+
+
+def test_a_file_of_the_same_time_but_another_size_is_read(keys):
+    """As one that is read while it is written."""
+    path, _ = keys
+    guard = Guard(path, "127.0.0.1")
+    before = path.stat()
+    secret = api_keys.new_key("same", ("encode",))
+    path.write_text(json.dumps([secret[1]]))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    guard.refresh()
+    assert guard.check(secret[0], "encode") == "same"
+
+
+@pytest.mark.parametrize("content", ["[" * 100_000, "fifo"])
+def test_what_could_block_or_end_the_watch_changes_nothing(keys, caplog, content):
+    path, secrets = keys
+    guard = Guard(path, "127.0.0.1")
+    path.unlink()
+    if content == "fifo":
+        os.mkfifo(path)
+    else:
+        path.write_text(content)
+    guard.refresh()
+    guard.refresh()
+    assert guard.check(secrets["encode"], "encode") == "encode"
+    assert caplog.text.count("stay as they were") == 1
+
+
+def test_keys_are_read_again_on_demand(keys):
+    path, _ = keys
+    guard = Guard(path, "127.0.0.1")
+    guard.reload()
+    assert guard.generation == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("front_ends", ["0", "1"])
+def test_sighup_reads_the_keys_again_and_ends_nothing(keys, tmp_path, front_ends):
+    settings = {
+        "WARPTOK_API_KEYS_FILE": str(keys[0]),
+        "WARPTOK_FRONTENDS": front_ends,
+        "WARPTOK_PRELOAD": "none",
+    }
+    with server_process(tmp_path, settings) as server:
+        server.process.send_signal(signal.SIGHUP)
+        processes = 1 + int(front_ends)
+        wait_until(lambda: server.log.read_text().count("keys were read") == processes)
+        assert httpx.get(server.url + "/readyz").status_code == 200
 
 
 def test_the_command_line_makes_keys(tmp_path):
