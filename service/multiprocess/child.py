@@ -34,7 +34,7 @@ def main(argument: str) -> int:
         if values["name"] == "engine":
             from service.multiprocess.engine_process import run_engine
 
-            return run_engine(settings, sockets[0])
+            return run_engine(settings, sockets[0], is_restarted=values["restarts"] > 0)
         from service.multiprocess.front_end import run_front_end
 
         run_front_end(settings, sockets, Path(values["link"]), values["name"])

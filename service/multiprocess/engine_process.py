@@ -39,8 +39,13 @@ logger = logging.getLogger(__name__)
 CHECK_PERIOD_S = 0.25  # Between looks at whether the GPU is lost.
 
 
-def run_engine(settings: Settings, listening: socket.socket) -> int:
+def run_engine(settings: Settings, listening: socket.socket, *, is_restarted: bool = False) -> int:
     """Answer front ends on a Unix socket until a signal arrives or the GPU is lost.
+
+    Args:
+        settings: the settings of the service.
+        listening: the Unix socket.
+        is_restarted: whether the process replaces another one.
 
     Returns:
         The exit code: DEVICE_LOST if the process must be restarted to use the GPU.
@@ -55,7 +60,7 @@ def run_engine(settings: Settings, listening: socket.socket) -> int:
     engine = make_engine(settings, open_gpus, device_lost.set)
     app = create_app(settings, engine, memory.place)
     check_names(app.service.get_engine_parts().registry)
-    return uvloop.run(_serve(app, listening, memory, device_lost))
+    return uvloop.run(_serve(app, listening, memory, device_lost, is_restarted))
 
 
 def _open_gpus(settings: Settings, memory: LinkMemory) -> OpenedGpu:
@@ -69,6 +74,7 @@ async def _serve(
     listening: socket.socket,
     memory: LinkMemory,
     device_lost: threading.Event,
+    is_restarted: bool,
 ) -> int:
     """Answer front ends until the process has to end; return its exit code."""
     loop = asyncio.get_running_loop()
@@ -88,7 +94,7 @@ async def _serve(
     async with app.running():
         updates = asyncio.create_task(engine_server.keep_updating())
         server = await loop.create_unix_server(engine_server.protocol, sock=listening)
-        grpc, metrics = await _start_others(app)
+        grpc, metrics = await _start_others(app, is_restarted)
         print(UP, grpc.port if grpc else 0, metrics.server_port if metrics else 0, flush=True)
         await _wait_for_end(stop, device_lost)
         if stop.is_set():
@@ -103,7 +109,9 @@ async def _serve(
     return 0 if stop.is_set() else DEVICE_LOST
 
 
-async def _start_others(app: Application) -> tuple[GrpcServer | None, WSGIServer | None]:
+async def _start_others(
+    app: Application, is_restarted: bool
+) -> tuple[GrpcServer | None, WSGIServer | None]:
     """Start the gRPC server and the metrics server, if their ports are set."""
     service = app.service
     try:
@@ -111,8 +119,10 @@ async def _start_others(app: Application) -> tuple[GrpcServer | None, WSGIServer
         metrics = start_metrics(
             service.metrics, service.processes, settings.host, settings.metrics_port
         )
-        grpc = await start_grpc(app.oip) if settings.serves_grpc else None
-        return grpc, metrics
+        if not settings.serves_grpc:
+            return None, metrics
+        # The supervisor refuses calls on the port until this process is up (grpc_standby.py).
+        return await start_grpc(app.oip, shares_port=is_restarted), metrics
     except OSError:
         raise SystemExit(USAGE_ERROR) from None
 

@@ -2,6 +2,7 @@
 
     supervisor ── keeps the port and starts:
       ├─ engine    the engine, the vocabularies, gRPC            (engine_server.py)
+      │            while it is started again, this process refuses gRPC calls (grpc_standby.py)
       └─ front-0…  HTTP, one socket of the port each (front_end.py), linked to the engine process;
                    all accept on the same Unix socket, if there is one
 
@@ -20,12 +21,14 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import signal
 import socket
 import sys
 import tempfile
 from asyncio.subprocess import PIPE, Process
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from time import monotonic
 from types import FrameType
@@ -119,6 +122,7 @@ class Supervisor:
         self.children += [
             Child(f"front-{i}", settings, list(shared)) for i in range(settings.frontends)
         ]
+        self.engine_is_up, self.engine_is_down = asyncio.Event(), asyncio.Event()
         self.is_stopping = asyncio.Event()
         self.lame_duck_s = 0.0
         self.code = 0
@@ -135,6 +139,7 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, stop_on_loop)
         loop.add_signal_handler(signal.SIGHUP, self._reload_files)
+        standby = asyncio.create_task(self._refuse_grpc_without_engine())
         all_ended = asyncio.gather(*(self._keep_running(child) for child in self.children))
         all_up = asyncio.gather(*(child.up_line for child in self.children))
         both: list[asyncio.Future[Any]] = [all_ended, all_up]
@@ -142,10 +147,21 @@ class Supervisor:
         if all_up.done() and not self.is_stopping.is_set():
             engine_line, *_ = all_up.result()
             grpc_port, metrics_port = (int(port) or None for port in engine_line.split())
+            self._keep_ports(grpc_port, metrics_port)
             print_address(self.settings, self.port, grpc_port, metrics_port)
         await self.is_stopping.wait()
+        self.engine_is_up.set()
+        self.engine_is_down.set()
         await self._wait_or_kill(all_ended)
+        await standby
         return self.code
+
+    def _keep_ports(self, grpc_port: int | None, metrics_port: int | None) -> None:
+        """Let later engine processes use the ports of the first one."""
+        ports = {"grpc_port": grpc_port, "metrics_port": metrics_port}
+        used = {name: port for name, port in ports.items() if port is not None}
+        engine = self.children[0]
+        engine.settings = engine.settings.model_copy(update=used)
 
     def _stop(self, number: int) -> None:
         """Drain all processes at the first signal, and kill them at the second."""
@@ -227,7 +243,34 @@ class Supervisor:
         child.is_up = line.startswith(UP)
         if child.is_up and not child.up_line.done():
             child.up_line.set_result(line.removeprefix(UP).strip())
-        return await process.wait()
+        if child is not self.children[0] or not child.is_up:
+            return await process.wait()
+        self.engine_is_down.clear()
+        self.engine_is_up.set()
+        code = await process.wait()
+        if not self.is_stopping.is_set():
+            self.engine_is_up.clear()
+            self.engine_is_down.set()
+        return code
+
+    async def _refuse_grpc_without_engine(self) -> None:
+        """Answer gRPC calls with a refusal while the engine process is started again."""
+        os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")  # See `start_grpc`.
+        while self.settings.grpc and self.settings.has_ports:
+            await self.engine_is_down.wait()
+            if self.is_stopping.is_set():
+                return
+            standby = None
+            try:
+                # Few services ever need it, and the event loop goes on meanwhile.
+                module = await asyncio.to_thread(import_module, "service.multiprocess.grpc_standby")
+                standby = module.GrpcStandby(self.children[0].settings)
+                await standby.start()
+            except (OSError, ValueError) as error:
+                logger.error("until the engine process is up, nothing answers gRPC: %s", error)
+            await self.engine_is_up.wait()
+            if standby is not None:
+                await standby.stop()
 
     async def _start(self, child: Child) -> Process:
         """Start the process of a child, which gets sockets of the port if it is a front end.

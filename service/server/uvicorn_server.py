@@ -102,8 +102,12 @@ def _exit(number: int, frame: FrameType | None) -> None:
     raise SystemExit(0)
 
 
-async def start_grpc(oip: OipState) -> GrpcServer:
+async def start_grpc(oip: OipState, *, shares_port: bool = False) -> GrpcServer:
     """Start the gRPC server beside HTTP; the gRPC libraries are imported only here.
+
+    Args:
+        oip: the state of the Open Inference Protocol, which contains the service.
+        shares_port: see `GrpcServer`.
 
     Raises:
         OSError: the port cannot be used; the error has been logged.
@@ -112,7 +116,7 @@ async def start_grpc(oip: OipState) -> GrpcServer:
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
     from service.apis.grpc.server import GrpcServer
 
-    server, settings = GrpcServer(oip), oip.service.settings
+    server, settings = GrpcServer(oip, shares_port=shares_port), oip.service.settings
     try:
         await server.start(settings.host, settings.grpc_port)
     except (OSError, ValueError) as error:

@@ -24,6 +24,7 @@ from grpc_reflection.v1alpha import reflection
 
 from service.apis.grpc import tokenizer, vocabularies
 from service.apis.grpc.conversions import TextsRequest
+from service.apis.grpc.ports import make_server, open_address, open_port, send_goaway
 from service.apis.grpc.status import abort
 from service.apis.oip import grpc_service
 from service.apis.oip.state import OipState
@@ -31,7 +32,6 @@ from service.core.call import CLIENT_CLOSED, Call, read_call
 from service.core.context_vars import CLIENT, REQUEST_ID
 from service.core.errors import BadBody, DeadlinePassed, make_body_timeout
 from service.core.problem_details import as_service_error
-from service.core.settings import Settings
 from service.operations.context import Service
 from service.operations.readiness import readiness
 from service.protos import inference_pb2
@@ -40,16 +40,11 @@ from service.runtime.file_limits import limit_grpc_connections
 from service.runtime.tcp_connections import count_connections
 from service.runtime.unix_sockets import prepare_unix_path, set_unix_mode
 from service.security.addresses import TrustedProxies, strip_port
-from service.security.certificates import Certificates
 from service.security.scopes import find_key, find_method_scope
 
 logger = logging.getLogger(__name__)
 NAME = "warptok.v1.Tokenizer"
-IDLE_S = 300  # A connection without calls is closed after this time.
 HEALTH_PERIOD_S = 0.5  # The time between two updates of the health state.
-HOLD_S = 0.25
-"""The time before and after GOAWAY in which calls are not answered; clients of a busy machine
-need more than 50 ms to notice it."""
 SUBMIT_S = 5.0  # The maximum time until those calls are in the queue or have ended.
 Parse = Callable[[bytes], Any]
 Unary = Callable[[Call, Any], Awaitable[Any]]
@@ -89,24 +84,19 @@ class GrpcServer:
 
     Args:
         oip: the state of the Open Inference Protocol, which contains the service.
+        shares_port: whether the supervisor's standby may still listen on the port.
 
     Attributes:
         port: the TCP port that the server listens on, after `start`.
     """
 
-    def __init__(self, oip: OipState) -> None:
+    def __init__(self, oip: OipState, *, shares_port: bool = False) -> None:
         self.oip = oip
         self.service = oip.service
         self.port = 0
-        limit = self.service.settings.max_body_bytes
         self._max_connections = limit_grpc_connections(self.service.settings)
-        self._server = grpc.aio.server(
-            options=[
-                ("grpc.max_receive_message_length", limit),
-                ("grpc.max_send_message_length", -1),
-                ("grpc.so_reuseport", 0),
-                *_connection_options(self.service.settings, self._max_connections),
-            ]
+        self._server = make_server(
+            self.service.settings, self._max_connections, shares_port=shares_port
         )
         self._proxies = TrustedProxies(self.service.settings)
         self._health = HealthServicer()
@@ -135,12 +125,11 @@ class GrpcServer:
         ]
         reflection.enable_server_reflection(names, self._server)
         if host != "none":
-            address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-            self.port = self._listen(address, self.service.certificates)
+            self.port = open_port(self._server, host, port, self.service.certificates)
         settings = self.service.settings
         if (path := settings.grpc_unix_socket) is not None:
             prepare_unix_path(path, "GRPC_UNIX_SOCKET")
-            self._listen(f"unix:{path}", None)
+            open_address(self._server, f"unix:{path}", None)
             set_unix_mode(path, settings)
         await self._server.start()
         if self.port:
@@ -151,22 +140,8 @@ class GrpcServer:
         """Return the number of open connections to the port, and their limit."""
         return count_connections(self.port), self._max_connections
 
-    def _listen(self, address: str, certificates: Certificates | None) -> int:
-        """Listen on an address, with TLS if there is a certificate; return the port."""
-        try:
-            if certificates is None:
-                return int(self._server.add_insecure_port(address))
-            return int(self._server.add_secure_port(address, make_credentials(certificates)))
-        except RuntimeError as error:
-            raise OSError(f"gRPC: cannot listen on {address}: {error}") from error
-
     async def begin_drain(self, grace_s: float) -> None:
         """Close the port, send GOAWAY, and wait until all received calls can be in the queue.
-
-        gRPC cancels the calls that it reads after it has sent GOAWAY and before the client receives
-        it, which are most calls of a busy client. Therefore calls are not answered from HOLD_S
-        before GOAWAY to HOLD_S after it: clients that wait for an answer before their next call
-        send none in this time, and send the next call elsewhere.
 
         Args:
             grace_s: the number of seconds after which unfinished calls are cancelled.
@@ -175,11 +150,7 @@ class GrpcServer:
             self._watching.cancel()
         await self._health.enter_graceful_shutdown()
         self._released = asyncio.Event()
-        hold_s = min(HOLD_S, grace_s)
-        await asyncio.sleep(hold_s)
-        self._stopping = asyncio.create_task(self._server.stop(grace_s))
-        await asyncio.sleep(hold_s)
-        self._released.set()
+        self._stopping = await send_goaway(self._server, self._released, grace_s)
         await asyncio.wait([self._stopping], timeout=min(SUBMIT_S, grace_s))
 
     async def stop(self, grace_s: float) -> None:
@@ -356,34 +327,6 @@ class GrpcServer:
         if call.times.finished:
             self.service.observer.add_serialize_time(call, perf_counter() - call.times.finished)
         return data
-
-
-def _connection_options(settings: Settings, max_connections: int) -> list[tuple[str, int]]:
-    """Return options that close silent connections and limit connections and calls."""
-    return [
-        ("grpc.max_allowed_incoming_connections", max_connections),
-        ("grpc.max_concurrent_streams", settings.max_connections_per_address),
-        # If enabled, a call that begins while another is being freed ends with UNAVAILABLE.
-        ("grpc.http.overload_protection", 0),
-        ("grpc.server_handshake_timeout_ms", round(1000 * settings.head_timeout_s)),
-        ("grpc.max_connection_idle_ms", round(1000 * IDLE_S)),
-        # A lost client does not answer pings; the library of a live one does.
-        ("grpc.keepalive_time_ms", round(1000 * settings.stream_idle_timeout_s)),
-        ("grpc.keepalive_timeout_ms", round(1000 * settings.head_timeout_s)),
-    ]
-
-
-def make_credentials(certificates: Certificates) -> grpc.ServerCredentials:
-    """Create the credentials of a port, which use the certificate that was read last."""
-
-    def fetch() -> grpc.ServerCertificateConfiguration:
-        # gRPC calls this for each handshake, on its own thread.
-        current = certificates.current
-        pairs = [(current.key, current.chain)]
-        return grpc.ssl_server_certificate_configuration(pairs, current.client_ca)
-
-    needs_client = certificates.current.client_ca is not None
-    return grpc.dynamic_ssl_server_credentials(fetch(), fetch, needs_client)
 
 
 def _bind(functions: Mapping[str, Callable[..., Any]], state: object) -> dict[str, Unary]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -17,8 +18,10 @@ from pathlib import Path
 import grpc
 import httpx
 import pytest
+from grpc_status import rpc_status
 from prometheus_client.parser import text_string_to_metric_families
 
+from service.protos import warptok_pb2 as pb
 from tests.apis.test_same_ids import APIS, CASES, Clients
 from tests.support.data_files import ROOT
 from tests.support.server_process import (
@@ -337,3 +340,57 @@ def is_running(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except OSError:
         return False
+
+
+class GrpcLoad:
+    """Clients that send gRPC calls one after another, and note how each ended."""
+
+    def __init__(self, port: int) -> None:
+        self.ended: list[str] = []
+        self.is_over = threading.Event()
+        self.port = port
+        self.threads = [threading.Thread(target=self._ask) for _ in range(NUM_CLIENTS)]
+        for thread in self.threads:
+            thread.start()
+
+    def _ask(self) -> None:
+        request = pb.EncodeRequest(vocabulary="gpt2", text=HELLO["text"].encode())
+        # Its own connection, with the library's own times between two attempts to connect.
+        options = [("grpc.use_local_subchannel_pool", 1)]
+        with grpc.insecure_channel(f"127.0.0.1:{self.port}", options=options) as channel:
+            call = channel.unary_unary(
+                "/warptok.v1.Tokenizer/Encode",
+                request_serializer=pb.EncodeRequest.SerializeToString,
+                response_deserializer=pb.EncodeResponse.FromString,
+            )
+            while not self.is_over.wait(0.02):
+                try:
+                    call(request, timeout=WAIT_S)
+                    self.ended.append("answered")
+                except grpc.RpcError as error:
+                    status = rpc_status.from_call(error)
+                    refused = status is not None and b"RetryInfo" in status.SerializeToString()
+                    self.ended.append("refused" if refused else error.code().name)
+
+    def stop(self) -> list[str]:
+        self.is_over.set()
+        for thread in self.threads:
+            thread.join(WAIT_S)
+        return self.ended
+
+
+@pytest.mark.slow
+def test_grpc_calls_are_refused_until_the_next_engine_process_answers_on_the_same_port(server):
+    port = int(re.search(r"gRPC on 127.0.0.1:(\d+)", server.log.read_text())[1])
+    load = GrpcLoad(port)
+    wait_until(lambda: load.ended.count("answered") > 50, "load")
+    os.kill(processes(server)["engine"], signal.SIGKILL)
+    wait_until(lambda: load.ended.count("refused") > 50, "refusals")
+    server.wait_ready()
+    ready = len(load.ended)
+    wait_until(lambda: load.ended[ready:].count("answered") > 50, "healing")
+    ended = load.stop()
+    # Calls that the engine process had, and those sent before somebody listened again.
+    assert set(ended) <= {"answered", "refused", "UNAVAILABLE"}
+    assert set(ended[ready:]) == {"answered"}
+    assert "gRPC calls were refused while the engine process was started" in server.log.read_text()

@@ -271,7 +271,7 @@ async def started_server(port: socket.socket) -> AsyncIterator[uvicorn_server.Se
 
 @pytest.mark.slow
 def test_a_call_that_the_drain_holds_is_answered(monkeypatch):
-    monkeypatch.setattr("service.apis.grpc.server.HOLD_S", 1.0)  # uvicorn's shutdown takes 0.1 s.
+    monkeypatch.setattr("service.apis.grpc.ports.HOLD_S", 1.0)  # uvicorn's shutdown takes 0.1 s.
 
     async def scenario() -> pb.EncodeResponse:
         with socket.create_server(("127.0.0.1", 0)) as port:
