@@ -33,13 +33,16 @@ class Series:
 
 
 def series_of(given: str, values: str) -> Series:
-    """Make a series from promtool's notation: ``name{label="x"}``, ``begin+step x times``."""
+    """Make a series from promtool's notation: ``name{label="x"}``, ``begin+step x times ...``."""
     name, _, labels = given.partition("{")
-    found = re.fullmatch(r"(-?[\d.]+)(?:([+-][\d.]+))?x(\d+)", values)
-    assert found is not None, values
-    begin, step, count = float(found[1]), float(found[2] or 0), int(found[3])
     pairs = frozenset((label, value) for label, _, value in MATCHER.findall(labels))
-    return Series(name, pairs, [begin + step * i for i in range(count + 1)])
+    made: list[float] = []
+    for part in values.split():
+        found = re.fullmatch(r"(-?[\d.]+)(?:([+-][\d.]+))?x(\d+)", part)
+        assert found is not None, part
+        begin, step, count = float(found[1]), float(found[2] or 0), int(found[3])
+        made += [begin + step * i for i in range(count + 1)]
+    return Series(name, pairs, made)
 
 
 def minutes(duration: str) -> float:
