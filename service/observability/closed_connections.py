@@ -12,6 +12,7 @@ logger = logging.getLogger(__name__)
 PERIOD_S = 10.0  # Each reason is logged at most once in so many seconds.
 REASONS = {
     "bad_handshake": "spoke no TLS, or refused a certificate or had one that is refused",
+    "bad_head": "sent something that is not HTTP/1.1, or too long a head",
     "silent": "sent no request in time (head_timeout_s)",
     "slow_head": "sent the head of a request too slowly (head_timeout_s)",
     "slow_body": "sent the body of a request too slowly (min_body_bytes_per_s)",

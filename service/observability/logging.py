@@ -93,7 +93,13 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def is_unlogged(record: logging.LogRecord) -> bool:
-    """Return whether the exception of a record has not been logged yet."""
+    """Return whether a line of uvicorn says something that has not been logged.
+
+    Exceptions are logged where they occur. Each connection that sends no HTTP has a line, which
+    clients could fill a disk with; `ClosedConnections` counts these.
+    """
+    if record.msg == "Invalid HTTP request received.":
+        return False
     error = record.exc_info[1] if record.exc_info else None
     return not getattr(error, "is_logged", False)
 

@@ -110,7 +110,7 @@ COUNTED: dict[str, Family] = {
     ),
     "warptok_connections_closed_total": Family(
         "HTTP connections closed before their client did: silent, slow_head, slow_body, slow_read, "
-        "bad_handshake; make_room and no_room for want of connections.",
+        "bad_handshake, bad_head; make_room and no_room for want of connections.",
         ("reason",),
     ),
     "warptok_template_wait_seconds": Family(

@@ -29,7 +29,7 @@ from service.security.scopes import HEALTH
 HOST = re.compile(
     rb"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9._~!$&'()*+,;=%-]+)(?::[0-9]{0,5})?", re.IGNORECASE
 )
-AUTHORITY = re.compile(rb"https?://([^/?#]*)", re.IGNORECASE)
+AUTHORITY = re.compile(rb"[a-z][a-z0-9+.-]*://([^/?#]*)", re.IGNORECASE)
 TRANSFER_ENCODING = b"transfer-encoding"
 READING = ("GET", "HEAD", "OPTIONS")
 MAX_KNOWN = 256  # Size of the cache of allowed Host values, which are not parsed again.

@@ -521,10 +521,10 @@ class FastPathProtocol(HttpToolsProtocol):
     def _refuse_head(self) -> None:
         """Refuse a head that is too long; close the connection if an answer is in progress."""
         message = f"The head of the request has more than {MAX_HEAD_BYTES} bytes."
-        self.logger.warning(message)
         if self.cycle is None or self.cycle.response_complete:
             self.send_400_response(message)
         else:
+            self.service.closed_connections.note("bad_head", self.address)
             self.transport.close()
 
     @override
@@ -589,6 +589,7 @@ class FastPathProtocol(HttpToolsProtocol):
 
     @override
     def send_400_response(self, msg: str) -> None:
+        self.service.closed_connections.note("bad_head", self.address)
         super().send_400_response(msg)
         self._limit_last_write()
 

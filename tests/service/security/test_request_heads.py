@@ -38,6 +38,7 @@ def test_on_loopback_without_keys_only_its_names_are_answered():
     assert code(rules, "10.0.0.1:8000", url="/readyz") == ""
     assert code(rules, "10.0.0.1:8000", url="/metrics") == "host_not_allowed"
     assert code(rules, "localhost", url="http://evil.example/v1/encode") == "host_not_allowed"
+    assert code(rules, "localhost", url="ftp://evil.example/v1/encode") == "host_not_allowed"
     assert code(rules, "localhost", url="http://localhost:8000/v1/encode") == ""
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 from collections.abc import AsyncIterator
 
 import pytest
 
 from service.http.connection.protocol import MAX_HEAD_BYTES
+from service.observability.logging import is_unlogged
 from tests.service.apis.native.test_tokens import V
 from tests.service.http.connection.test_protocol import (
     answer,
@@ -71,6 +73,27 @@ def test_a_head_that_does_not_end_is_refused(begin, part):
                 await warm(other, others_writer)
 
     run(scenario)
+
+
+def test_what_is_no_http_is_counted_and_has_one_line_of_the_log(caplog):
+    async def scenario():
+        async with listening(FakeEngine()) as (app, port):
+            for sent in (b"no HTTP\r\n\r\n", b"GET /livez HTTP/1.1\nHost: localhost\n\n") * 5:
+                async with connected(port) as (reader, writer):
+                    writer.write(sent)
+                    assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
+            counts = app.service.metrics.counts()
+            assert counts["warptok_connections_closed_total"]["bad_head",] == 10
+
+    logging.getLogger("uvicorn.error").addFilter(is_unlogged)
+    try:
+        run(scenario)
+    finally:
+        logging.getLogger("uvicorn.error").removeFilter(is_unlogged)
+    lines = [line for line in caplog.messages if "HTTP" in line]
+    network = "127.0.0.0/24"
+    told = "sent something that is not HTTP/1.1, or too long a head"
+    assert lines == [f"1 connections closed, the last of {network}: {told}"]
 
 
 def test_while_an_answer_is_on_its_way_only_the_connection_ends():
