@@ -148,6 +148,21 @@ def test_the_command_line_starts_without_the_web_framework() -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize(
+    ("module", "unneeded"),
+    [
+        ("parser", "numpy pydantic"),
+        ("corpus", "pydantic jinja2 pyarrow fsspec dnaio gpu.kernels service.corpus.reading.chats"),
+    ],
+)
+def test_a_command_starts_without_what_only_others_need(module: str, unneeded: str) -> None:
+    program = (
+        f"import sys, service.cli.{module}; print(*set('{unneeded}'.split()) & {{*sys.modules}})"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("\n", "")
+
+
 def test_the_service_starts_without_the_tables_of_kernels() -> None:
     program = "import sys, service.server.uvicorn_server; sys.exit('gpu.kernels' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)

@@ -21,13 +21,10 @@ from service.corpus.inputs import SCHEME, Input, UnreadableInput, expand, find_i
 from service.corpus.job import SHARD_TOKENS, Job
 from service.corpus.own_files import OwnFiles
 from service.corpus.parts.progress import Progress, peak_memory
-from service.corpus.reading.chats import ChatRenderer
 from service.corpus.run import PartRunner, run_job
-from service.corpus.runners.processes import ProcessRunner, choose_num_processes
+from service.corpus.runners.fork_server import choose_num_processes
 from service.corpus.runners.threads import ThreadRunner
 from service.corpus.writing.formats import FORMATS
-from service.registry.model_folder import MAX_TEMPLATE_BYTES
-from service.registry.tokenizer_config import CONFIG_FILES, TokenizerConfig
 from service.runtime.malloc import keep_large_blocks
 from vocabularies.model.vocabulary import Vocabulary
 
@@ -93,6 +90,8 @@ def _make_runner(
         arguments.parts, num_threads, progress.total_bytes
     )
     if num_processes > 1:
+        from service.corpus.runners.processes import ProcessRunner
+
         return ProcessRunner(num_processes, engine_name, num_threads, progress, arguments.verify)
     keep_large_blocks()  # Each block takes memory of the same sizes again.
     engine = open_engine(engine_name, vocabulary)
@@ -190,6 +189,11 @@ def _read_template(arguments: argparse.Namespace) -> tuple[str, dict[str, str]]:
     """
     if not arguments.chats:
         return "", {}
+    # They import jinja2 and pydantic, which take longer than all that other jobs need.
+    from service.corpus.reading.chats import ChatRenderer
+    from service.registry.model_folder import MAX_TEMPLATE_BYTES
+    from service.registry.tokenizer_config import CONFIG_FILES, TokenizerConfig
+
     folder = Path(arguments.vocabulary)
     found = [folder / name for name in CONFIG_FILES if (folder / name).is_file()]
     files = {path.name: path.read_bytes() for path in found}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -39,6 +40,28 @@ def add_corpus(parser: argparse.ArgumentParser, number: Number) -> None:
     _add_rows(parser.add_argument_group("what rows are (default: documents)"), number)
     _add_shards(parser.add_argument_group("what shards are"), number)
     _add_running(parser.add_argument_group("how it runs; the bytes stay the same"), number)
+
+
+def start_early(arguments: argparse.Namespace) -> None:
+    """Start the server of a job's processes, and the driver of GPUs, if the job may need them.
+
+    They start while the command is imported.
+    """
+    if arguments.ray is not None or (arguments.processes or arguments.parts) == 1:
+        return
+    from gpu.host.cores import limit_threads
+    from service.corpus.runners.fork_server import choose_num_processes, start_server, sum_sizes
+
+    if arguments.processes is None:
+        num_threads = limit_threads(arguments.threads or 0)
+        num_bytes = sum_sizes(arguments.inputs)
+        if choose_num_processes(arguments.parts, num_threads, num_bytes) == 1:
+            return
+    start_server()
+    if arguments.engine != "cpu":
+        from gpu.runtime.driver_devices import count_driver_devices
+
+        threading.Thread(target=count_driver_devices, daemon=True).start()
 
 
 def _add_reading(group: argparse._ArgumentGroup, number: Number) -> None:

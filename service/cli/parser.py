@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from service.cli.corpus_arguments import add_corpus
+from service.cli.corpus_arguments import add_corpus, start_early
 from service.cli.training_arguments import add_motifs, add_train
 from service.core.version import package_version
 from service.server.startup import USAGE_ERROR
@@ -103,6 +103,7 @@ def _run(parsed: argparse.Namespace) -> int:
 
         return motif_report.run(parsed)
     if parsed.command == "corpus":
+        start_early(parsed)
         from service.cli import corpus
 
         return corpus.run(parsed)

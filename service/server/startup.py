@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import signal
+from typing import TYPE_CHECKING
 
-from service.core.settings import Settings
 from service.core.version import package_version
+
+if TYPE_CHECKING:  # It takes a quarter of a second, which `warptok --help` need not wait for.
+    from service.core.settings import Settings
 
 BACKLOG = 2048
 USAGE_ERROR = 2  # The exit code if a setting, or a file that it names, is invalid.

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
+from gpu.runtime.driver_devices import count_driver_devices
 from service.engines.base import Codec
 from service.engines.cpu.engine import CpuEngine
 from vocabularies.model.vocabulary import Vocabulary
+
+NO_GPU = "--engine gpu: there is no GPU that CUDA can use"
 
 
 def open_engine(name: str, vocabulary: Vocabulary) -> Codec:
@@ -22,13 +27,13 @@ def open_engine(name: str, vocabulary: Vocabulary) -> Codec:
     cpu = CpuEngine(num_threads=1)
     if name == "cpu":
         return cpu
-    from gpu.runtime.cuda_device import num_devices
-
-    count = num_devices()
-    if count:
+    with ThreadPoolExecutor(1) as pool:
+        counting = pool.submit(count_driver_devices)  # Mostly without Python's lock.
+        cpu.load(vocabulary)
+    if counting.result():
         from service.corpus.encoding.gpus import open_gpus
 
-        return open_gpus(cpu, count, vocabulary)
+        return open_gpus(cpu, vocabulary, is_needed=name == "gpu")
     if name == "gpu":
-        raise ValueError("--engine gpu: there is no GPU that CUDA can use")
+        raise ValueError(NO_GPU)
     return cpu

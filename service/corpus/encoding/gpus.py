@@ -1,7 +1,7 @@
 """Encodes blocks on all GPUs of a job, and on the CPU until the GPUs are open.
 
-To open a GPU takes one to two seconds, in which the CPU engine encodes. Then each block goes to the
-GPU with the fewest waiting bytes. The ids are the same.
+To import CuPy and open a GPU takes two to three seconds, in which the CPU engine encodes. Then each
+block goes to the GPU with the fewest waiting bytes. The ids are the same.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.runtime.cuda_device import CudaDevice
+from gpu.errors import DeviceUnavailable
+from gpu.runtime.cuda_device import CudaDevice, num_devices
 from service.engines.base import Counted, Decoded, Engine, EngineStatus
 from service.engines.hybrid.engine import HybridEngine
 from service.engines.hybrid.opening import open_engine
@@ -29,7 +30,8 @@ class Gpus:
 
     Args:
         cpu: encodes until the GPUs are open.
-        opening: has the engines once they are open, one per GPU, each combined with the CPU engine.
+        opening: has the engines once they are open, one per GPU, each combined with the CPU engine;
+            [] if there are none.
     """
 
     name = "gpu"
@@ -42,7 +44,7 @@ class Gpus:
 
     def _engines(self) -> list[Engine]:
         """Return the engines that encode now; raise DeviceUnavailable if a GPU cannot be used."""
-        return [*self._opening.result()] if self._opening.done() else [self._cpu]
+        return [*self._opening.result()] or [self._cpu] if self._opening.done() else [self._cpu]
 
     def status(self) -> EngineStatus:
         """Return the state of the first engine."""
@@ -88,29 +90,29 @@ class Gpus:
             engine.close()
 
 
-def open_gpus(cpu: Engine, count: int, vocabulary: Vocabulary) -> Gpus:
-    """Begin to open GPUs with a vocabulary; the CPU engine computes the rows that they cannot.
+def open_gpus(cpu: Engine, vocabulary: Vocabulary, *, is_needed: bool) -> Gpus:
+    """Begin to open all GPUs with a vocabulary; the CPU engine computes the rows that they cannot.
 
     Args:
         cpu: the CPU engine.
-        count: the number of GPUs.
         vocabulary: the vocabulary of the job, which stays on all GPUs.
-
-    Raises:
-        VocabularyError: no encoder can compute the vocabulary.
+        is_needed: whether the job fails if CuPy or the driver can use no GPU.
     """
-    engines = [_open(cpu, number) for number in range(count)]
-    for engine in engines:
-        engine.load(vocabulary, permanent=True)
 
-    def wait_for_all() -> list[HybridEngine]:
+    def open_all() -> list[HybridEngine]:
+        count = num_devices()
+        if is_needed and not count:
+            raise DeviceUnavailable("there is no GPU that CUDA can use")
+        engines = [_open(cpu, number) for number in range(count)]
+        for engine in engines:
+            engine.load(vocabulary, permanent=True)
         for engine in engines:
             engine.vocabularies.wait_until_open()
             engine.settle()
         return engines
 
     thread = ThreadPoolExecutor(1, "gpus-opening")
-    opening = thread.submit(wait_for_all)
+    opening = thread.submit(open_all)
     thread.shutdown(wait=False)
     return Gpus(cpu, opening)
 

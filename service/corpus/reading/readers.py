@@ -23,7 +23,6 @@ from service.corpus.inputs import (
 from service.corpus.job import Job
 from service.corpus.reading.line_blocks import Limits, read_line_blocks
 from service.corpus.reading.lines import json_documents, line_documents
-from service.corpus.reading.sequences import read_sequences
 
 LoadDocuments = Callable[[], Documents]
 
@@ -56,6 +55,8 @@ def read_documents(
     else:
         if file.format == "fastq":
             check_installed("FASTQ files", "dna")
+        from service.corpus.reading.sequences import read_sequences
+
         yield from read_sequences(file, start, job)
 
 

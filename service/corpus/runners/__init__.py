@@ -2,6 +2,7 @@
 
     threads.py      in this process: the default
     processes.py    in processes of this machine: `warptok corpus --processes N`
+    fork_server.py  forks these processes; starts while the command is imported
     ray_cluster.py  on the nodes of a cluster: `warptok corpus --ray ADDRESS`
     remote_part.py  runs one part in a process that one of the last two has started
 

@@ -1,7 +1,8 @@
 """Runs the parts of a job in several processes of this machine.
 
 One interpreter feeds neither sixteen cores nor two GPUs: its threads wait for Python's lock. Each
-process has its own lock, an equal share of the threads, and one GPU if there are any.
+process has its own lock, an equal share of the threads, and one GPU if there are any. The server of
+`fork_server` forks them.
 """
 
 from __future__ import annotations
@@ -10,21 +11,21 @@ import contextlib
 import os
 import signal
 import threading
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
 
-from gpu.runtime.cuda_device import num_devices
+from gpu.runtime.driver_devices import count_driver_devices
 from service.corpus.job import Job
 from service.corpus.parts.part import PartResult
 from service.corpus.parts.progress import Progress
+from service.corpus.runners.fork_server import start_server
 from service.corpus.runners.remote_part import (
     Counts,
     PartLost,
@@ -36,10 +37,6 @@ from service.corpus.runners.remote_part import (
 from vocabularies.model.vocabulary import Vocabulary
 
 LOST = "a process of the job has ended before its part; run the same command again to continue"
-POLL_S = 0.2
-THREADS_A_PROCESS = 4
-BYTES_A_PROCESS = 4 << 30
-"""Fewer bytes of files are done before another process has opened a GPU."""
 
 
 def _reduce(items: MappingProxyType[Any, Any]) -> tuple[Callable[..., object], tuple[object, ...]]:
@@ -51,17 +48,6 @@ def _make_proxy(items: dict[Any, Any]) -> MappingProxyType[Any, Any]:
 
 
 ForkingPickler.register(MappingProxyType, _reduce)  # Vocabularies have such fields.
-
-
-def choose_num_processes(num_parts: int, num_threads: int, num_bytes: int) -> int:
-    """Return how many processes pay for a job.
-
-    Args:
-        num_parts: the parts of the job; a process runs one at a time.
-        num_threads: the threads of all processes together.
-        num_bytes: the size of the job's files.
-    """
-    return max(1, min(num_parts, num_threads // THREADS_A_PROCESS, num_bytes // BYTES_A_PROCESS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +75,12 @@ class ProcessRunner:
             ValueError: "gpu" was requested, and there is no GPU.
             PartLost: a process has ended before its part.
         """
-        num_gpus = 0 if self.engine == "cpu" else num_devices()
+        num_gpus = 0 if self.engine == "cpu" else count_driver_devices()
         if self.engine == "gpu" and not num_gpus:
             raise ValueError("--engine gpu: there is no GPU that CUDA can use")
         num_parts = len(job.parts())
         num_processes = min(self.num_processes, num_parts)
-        engine = "gpu" if num_gpus else "cpu"
+        engine = self.engine if num_gpus else "cpu"
         num_threads = max(1, self.num_threads // num_processes)
         remote = open_remote_job(job, vocabulary, folder, engine, num_threads, self.num_verified)
         with _started(num_processes, remote, num_gpus) as connections:
@@ -118,7 +104,7 @@ class ProcessRunner:
         running: dict[Connection, int] = {}
         done: dict[int, RemotePart] = {}
         for connection, number in zip(connections, numbers, strict=False):
-            _send(connection, number)
+            _send(connection, ForkingPickler.dumps(number))
             running[connection] = number
         while running:
             for connection in cast("list[Connection]", wait([*running])):
@@ -132,19 +118,19 @@ class ProcessRunner:
                     continue
                 done[running.pop(connection)] = answer
                 if (number := next(numbers, -1)) >= 0:
-                    _send(connection, number)
+                    _send(connection, ForkingPickler.dumps(number))
                     running[connection] = number
         return [done[number] for number in range(num_parts)]
 
 
-def _send(connection: Connection, message: RemoteJob | int) -> None:
-    """Send a process the job, or the number of its next part.
+def _send(connection: Connection, message: bytes | memoryview) -> None:
+    """Send a process the pickled job, or the number of its next part.
 
     Raises:
         PartLost: the process has ended.
     """
     try:
-        connection.send(message)
+        connection.send_bytes(message)
     except OSError as error:
         raise PartLost(LOST) from error
 
@@ -165,7 +151,7 @@ def _receive(connection: Connection) -> Counts | RemotePart | Exception:
 @contextlib.contextmanager
 def _started(count: int, remote: RemoteJob, num_gpus: int) -> Iterator[list[Connection]]:
     """Start processes, and yield a connection to each; end them, also in the middle of a part."""
-    context = get_context("spawn")  # A fork would copy locks that other threads hold.
+    context = start_server()
     connections: list[Connection] = []
     processes = []
     try:
@@ -173,13 +159,14 @@ def _started(count: int, remote: RemoteJob, num_gpus: int) -> Iterator[list[Conn
             own, other = context.Pipe()
             connections.append(own)
             with other:
-                arguments = (other, number, num_gpus, os.getpid())
+                arguments = (other, number, num_gpus)
                 process = context.Process(target=_run_parts, args=arguments)
                 process.start()
                 processes.append(process)
+        message = bytes(ForkingPickler.dumps(remote))
         for connection in connections:
             # As an argument of the process, it would block for ever if the process ended now.
-            _send(connection, remote)
+            _send(connection, message)
         yield connections
     finally:
         for connection in connections:
@@ -202,10 +189,10 @@ def choose_gpu(visible: str, number: int, num_gpus: int) -> str:
     return names[number % num_gpus].strip()
 
 
-def _run_parts(connection: Connection, number: int, num_gpus: int, parent: int) -> None:
+def _run_parts(connection: Connection, number: int, num_gpus: int) -> None:
     """Run parts until the parent names no other one; called in a process that was started here."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent ends all processes.
-    threading.Thread(target=_end_with_parent, args=(parent,), daemon=True).start()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     if num_gpus:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         os.environ["CUDA_VISIBLE_DEVICES"] = choose_gpu(visible, number, num_gpus)
@@ -230,8 +217,9 @@ def _as_message(error: Exception) -> Exception:
     return error
 
 
-def _end_with_parent(parent: int) -> None:
-    """End this process when its parent has been killed, so that the folder is free again."""
-    while os.getppid() == parent:
-        time.sleep(POLL_S)
+def _end_with_parent() -> None:
+    """End this process when the command has been killed, so that the folder is free again."""
+    command = parent_process()
+    assert command is not None
+    command.join()
     os._exit(1)

@@ -80,13 +80,26 @@ def test_a_gpu_that_cannot_be_opened_ends_the_job():
         opened.encode(VOCABULARY, Batch(["ACGT"]))
 
 
+def test_only_a_job_that_needs_gpus_fails_without_any(monkeypatch):
+    monkeypatch.setattr(gpus, "num_devices", lambda: 0)
+    vocabulary, batch = builtin.load("evo_bytes"), Batch(["some letters"])
+    needed = gpus.open_gpus(CpuEngine(1), vocabulary, is_needed=True)
+    with pytest.raises(DeviceUnavailable, match="no GPU"):
+        while True:
+            needed.encode(vocabulary, batch)
+    other = gpus.open_gpus(CpuEngine(1), vocabulary, is_needed=False)
+    other.close()
+    assert other.encode(vocabulary, batch).engine == "cpu"
+
+
 @NEEDS_COMPILER
 @pytest.mark.slow
 def test_blocks_are_encoded_by_the_gpus_once_they_are_open(monkeypatch):
+    monkeypatch.setattr(gpus, "num_devices", lambda: 2)
     monkeypatch.setattr(gpus, "CudaDevice", lambda number: EmulatedDevice(1 << 28))
     monkeypatch.setattr("service.engines.hybrid.engine.measure_crossover", lambda small, large: 1)
     cpu, vocabulary = CpuEngine(num_threads=1), builtin.load("evo_bytes")
-    opened = gpus.open_gpus(cpu, 2, vocabulary)
+    opened = gpus.open_gpus(cpu, vocabulary, is_needed=True)
     try:
         while opened.status().engines == ("cpu",):
             sleep(0.01)

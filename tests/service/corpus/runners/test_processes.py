@@ -19,6 +19,7 @@ from service.corpus.job import Job
 from service.corpus.parts.progress import Progress
 from service.corpus.run import run_job
 from service.corpus.runners import processes
+from service.corpus.runners.fork_server import choose_num_processes, sum_sizes
 from service.corpus.runners.processes import (
     LOST,
     ProcessRunner,
@@ -26,7 +27,6 @@ from service.corpus.runners.processes import (
     _receive,
     _send,
     choose_gpu,
-    choose_num_processes,
 )
 from service.corpus.runners.remote_part import PartLost
 from service.corpus.runners.threads import ThreadRunner
@@ -122,14 +122,18 @@ def wait_for_a_shard(folder: Path) -> None:
         time.sleep(0.01)
 
 
+def children_of(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
 def workers_of(pid: int) -> list[int]:
-    """Return the processes that run parts; multiprocessing's own tracker is none of them."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [
-        int(child)
-        for child in children
-        if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()
+    """Return the processes that run parts, which are children of the server of forks."""
+    (server,) = [
+        child
+        for child in children_of(pid)
+        if b"forkserver" in Path(f"/proc/{child}/cmdline").read_bytes()
     ]
+    return children_of(server)
 
 
 @pytest.mark.slow
@@ -188,7 +192,7 @@ def test_a_process_that_ends_in_a_message_is_lost() -> None:
     with pytest.raises(PartLost):
         _receive(own)
     with pytest.raises(PartLost):
-        _send(own, 1)
+        _send(own, b"1")
     own.close()
 
 
@@ -205,3 +209,11 @@ def test_processes_need_parts_threads_and_bytes() -> None:
     assert choose_num_processes(8, 16, 8 << 30) == 2
     assert choose_num_processes(1, 16, large) == 1
     assert choose_num_processes(8, 2, large) == 1
+
+
+def test_sizes_of_files_and_folders_are_summed(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "a.txt").write_bytes(b"12345")
+    (tmp_path / "b.txt").write_bytes(b"123")
+    paths = [str(tmp_path), str(tmp_path / "b.txt"), str(tmp_path / "none"), "memory://c.txt"]
+    assert sum_sizes(paths) == 11
