@@ -151,6 +151,14 @@ READ: dict[str, Family] = {
     ),
     "warptok_store_free_bytes": Family("Free bytes of the disk that store_dir is on."),
     "warptok_store_size_bytes": Family("All bytes of that disk."),
+    "warptok_file_stale": Family(
+        "1 while a changed file (keys, certificate) cannot be read, and what was read before is "
+        "used.",
+        ("file",),
+    ),
+    "warptok_certificate_remaining_seconds": Family(
+        "Time until the certificate of TLS expires; negative afterwards."
+    ),
     "warptok_crossover_bytes": Family("Smallest size of a batch that is meant for the GPU."),
     "warptok_device_memory_bytes": Family(
         "Memory of the GPU: all, free, and what batches and vocabularies hold.", ("device", "part")

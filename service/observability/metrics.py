@@ -109,6 +109,9 @@ class Gauges:
         queue: returns the bytes and rows that wait or are being encoded.
         store: returns the free bytes and the size of the store's disk; None: no store in this
             process.
+        stale_files: returns for each file that is read again whether its last reading failed.
+        certificate_remaining_s: returns the seconds until the certificate of TLS expires; None:
+            there is no certificate.
         vocabularies: returns the values of loaded vocabularies; `Metrics.used_names` selects those
             that are exported.
         vocabulary_states: returns the number of vocabularies in each state.
@@ -128,6 +131,8 @@ class Gauges:
     chat_cache_bytes: Callable[[], int] = lambda: 0
     ready: Callable[[], bool] = lambda: False
     store: Callable[[], tuple[int, int] | None] = lambda: None
+    stale_files: Callable[[], Mapping[str, bool]] = dict
+    certificate_remaining_s: Callable[[], float | None] = lambda: None
     vocabularies: Callable[[], list[VocabularySample]] = list
     vocabulary_states: Callable[[], Mapping[str, int]] = dict
     engine: Callable[[], EngineStatus] = lambda: EngineStatus(())
@@ -329,11 +334,16 @@ class Metrics(Collector):
             "warptok_ready": [((), float(gauges.ready()))],
             "warptok_crossover_bytes": [] if crossover is None else [((), crossover)],
             "warptok_build_info": [(self.versions, 1)],
+            "warptok_file_stale": [
+                ((f,), float(is_stale)) for f, is_stale in gauges.stale_files().items()
+            ],
             "warptok_vocabularies": [((s,), n) for s, n in gauges.vocabulary_states().items()],
         }
         if (store := gauges.store()) is not None:
             values["warptok_store_free_bytes"] = [((), store[0])]
             values["warptok_store_size_bytes"] = [((), store[1])]
+        if (remaining_s := gauges.certificate_remaining_s()) is not None:
+            values["warptok_certificate_remaining_seconds"] = [((), remaining_s)]
         if gauges.connections is not None:
             num_open, limit = gauges.connections()
             values["warptok_connections"] = [((), num_open)]

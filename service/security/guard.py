@@ -50,6 +50,7 @@ class Guard:
     Attributes:
         limits: the rate limits of each key.
         generation: a number that grows with each change of the keys.
+        is_stale: whether the file has changed since the keys were read, and could not be read.
 
     Raises:
         ValueError: the file is damaged.
@@ -66,6 +67,7 @@ class Guard:
         self._state = read_state(path)
         self.limits = Limits()
         self.generation = 0
+        self.is_stale = False
         self._set_limits()
         if path is None and not self._is_loopback and allows_management:
             logger.warning(
@@ -130,8 +132,10 @@ class Guard:
                 raise ValueError(f"{self._path}: is a pipe")
             self._keys = read_keys(self._path)
         except ValueError as error:
+            self.is_stale = True
             logger.error("the keys stay as they were: %s", error)
         else:
+            self.is_stale = False
             self._set_limits()
             self.generation += 1
             logger.info("%d keys were read", len(self._keys))

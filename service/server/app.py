@@ -237,6 +237,7 @@ def make_service(
         server_timing=settings.server_timing,
     )
     service = Service(settings, engine, registry, batcher, metrics, guard, observer)
+    certificates = service.certificates
     metrics.gauges = Gauges(
         queue=lambda: (batcher.queue_bytes, batcher.queue_rows),
         queue_limit_bytes=settings.max_queue_bytes,
@@ -245,8 +246,18 @@ def make_service(
         vocabularies=lambda: samples(registry, metrics.used_names(), settings.max_metric_names),
         vocabulary_states=functools.partial(count_states, registry),
         engine=engine.status,
+        stale_files=functools.partial(list_stale_files, service),
+        certificate_remaining_s=lambda: None if certificates is None else certificates.remaining_s,
     )
     return service
+
+
+def list_stale_files(service: Service) -> dict[str, bool]:
+    """Return for each file that is read again when it changes whether its last reading failed."""
+    found = {"keys": service.guard.is_stale} if service.guard.has_keys else {}
+    if service.certificates is not None:
+        found["certificate"] = service.certificates.is_stale
+    return found
 
 
 def make_fastapi(

@@ -67,11 +67,12 @@ class _Reader:
 
     def comparison(self) -> Vector | float:
         left = self.product()
-        if self.peek() in ("==", ">"):
+        if self.peek() in ("==", ">", "<"):
             operator, right = self.take(), self.product()
             keeps: Callable[[float, float], bool] = {
                 "==": lambda a, b: a == b,
                 ">": lambda a, b: a > b,
+                "<": lambda a, b: a < b,
             }[operator]
             assert isinstance(left, dict)
             if isinstance(right, dict):

@@ -25,7 +25,7 @@ class Signed:
         return ssl.create_default_context(cafile=self.certificate)
 
 
-def make_certificate(folder: Path, name: str) -> Signed:
+def make_certificate(folder: Path, name: str, days: int = 2) -> Signed:
     """Make a certificate for localhost; skip the test where there is no openssl."""
     openssl = shutil.which("openssl")
     if openssl is None:
@@ -33,6 +33,6 @@ def make_certificate(folder: Path, name: str) -> Signed:
     made = Signed(folder / f"{name}.pem", folder / f"{name}.key")
     kind = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     files = ["-keyout", str(made.key), "-out", str(made.certificate)]
-    subject = ["-days", "2", "-subj", f"/CN={name}", "-addext", NAMES]
+    subject = ["-days", str(days), "-subj", f"/CN={name}", "-addext", NAMES]
     subprocess.run([openssl, "req", *kind, *files, *subject], check=True, capture_output=True)
     return made

@@ -274,9 +274,11 @@ def test_a_changed_file_is_read_again_and_a_broken_one_changes_nothing(keys, cap
         guard.check(later, "encode")
     guard.refresh()
     assert guard.check(later, "encode") == "later"
+    assert not guard.is_stale
     path.write_text("{")
     os.utime(path, ns=(0, 0))  # Another time, however coarse the file system's clock is.
     guard.refresh()
+    assert guard.is_stale
     assert guard.check(secrets["encode"], "encode") == "encode"
     assert "stay as they were" in caplog.text
     guard.refresh()
@@ -302,8 +304,10 @@ def test_a_file_that_could_not_be_read_is_read_when_it_can_be(keys, monkeypatch)
         guard.refresh()
     assert guard.check(secrets["encode"], "encode") == "encode"
     time.sleep(0.02)  # The clock of files has steps of up to 10 ms.
+    assert guard.is_stale
     path.chmod(0o644)
     guard.refresh()
+    assert not guard.is_stale
     assert guard.check(secret, "encode") == "new"
     with pytest.raises(Unauthorized):
         guard.check(secrets["encode"], "encode")
