@@ -376,6 +376,19 @@ def _service() -> Iterator[Figure]:
         soak = run.document()
         lost = exactly(soak["requests"] - soak["received"] + len(soak["failures"]))
         yield Figure(run, f"lost of {soak['requests']:,} requests under faults", "requests", lost)
+    modes = runs.SLOW_CLIENTS.document()["modes"]
+    for mode in ("slow heads", "slow bodies", "slow reading"):
+        row, without = modes[mode], modes[f"before {mode}"]
+        what = f"10,000 connections of {mode}"
+        yield Figure(
+            runs.SLOW_CLIENTS,
+            f"small requests beside {what}, p99",
+            "ms",
+            exactly(row["honest"]["p99_ms"]),
+            Beside("without", without["honest"]["p99_ms"]),
+        )
+        slowest = exactly(row["readyz"]["max_ms"])
+        yield Figure(runs.SLOW_CLIENTS, f"/readyz beside {what}, slowest", "ms", slowest)
     peak = exactly(runs.FASTA.document()["rss_mb"]["peak"])
     yield Figure(runs.FASTA, "memory while 10 GB of FASTA pass, most", "MB", peak)
 

@@ -151,6 +151,9 @@ SOAK_GPU = Run(
     "service/soak_h200.json",
     "benchmarks.service.soak --rounds 9 --round-s 12 --long-bytes 20000000",
 )
+SLOW_CLIENTS = Run(
+    "slow_clients", "service/slow_clients.json", "benchmarks.service.slow_clients --seconds 600"
+)
 FASTA = Run("fasta", "service/fasta.json", "benchmarks.service.long_fasta --gigabytes 10")
 CORPUS = Run(
     "corpus",
@@ -209,6 +212,7 @@ RUNS = (
     LOAD,
     SOAK,
     SOAK_GPU,
+    SLOW_CLIENTS,
     FASTA,
     CORPUS,
     CORPUS_COLD,
