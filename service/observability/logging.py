@@ -7,6 +7,7 @@ type and the traceback are written, because its message may quote an input.
 from __future__ import annotations
 
 import logging
+import sys
 import traceback
 from datetime import UTC, datetime
 from typing import Any
@@ -16,6 +17,7 @@ from typing_extensions import override
 
 from service.core.context_vars import REQUEST_ID
 from service.core.settings import Settings
+from service.observability.log_handler import LossyHandler
 
 
 def fields(**values: object) -> dict[str, Any]:
@@ -108,7 +110,7 @@ def configure(settings: Settings, process: str = "") -> None:
     """Write log lines to stderr, with the name of the process if there are several."""
     level = settings.log_level.upper()
     form = JsonLines(process) if settings.log_format == "json" else TextLines(process)
-    handler = logging.StreamHandler()
+    handler = LossyHandler(sys.stderr.fileno())
     handler.setFormatter(form)
     logging.basicConfig(level=level, handlers=[handler])
     # uvicorn's lines about starting and stopping repeat those of the service.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 from typing import TYPE_CHECKING
 
 from service.core.version import package_version
@@ -44,4 +46,7 @@ def print_address(
     if metrics_port:
         addresses.append(f"metrics on {host}:{metrics_port}")
     joined = ", ".join(addresses)
-    print(f"warptok {package_version()} on {joined} (documentation: {url}/docs)", flush=True)
+    try:
+        print(f"warptok {package_version()} on {joined} (documentation: {url}/docs)", flush=True)
+    except OSError:  # Nobody reads it; at its end, Python would fail to write it once more.
+        sys.stdout = open(os.devnull, "w")
