@@ -154,8 +154,12 @@ class WholeTokens {
 
 // A bounded cache of pretokens of more than 15 bytes with their ids, for all threads of a vocabulary.
 //
-// A shard has the ids and bytes of its pretokens one after another, and is emptied when it is full. A thread that finds
-// a shard in use merges instead of waiting.
+//     entry    hash of 64 bits │ begin, size and count      in one of two places
+//                                  └─► memory    bytes of the pretoken, its ids │ those of the next │ ...
+//
+// Readers write nothing, or they would take the shard out of each other's processor caches. A shard has a version,
+// which is odd while a thread writes; a reader whose version has changed meanwhile has found nothing. A writer that
+// finds another one there does not add its pretoken. A shard that is full is emptied.
 class LongCache {
    public:
     static constexpr size_t MAX_BYTES = 1024;   // Of a pretoken.
@@ -165,85 +169,127 @@ class LongCache {
         __builtin_prefetch(shards_[shard_of(hash)].entries.data() + place_of(hash));
     }
 
-    // Fetches the ids and bytes of a pretoken to the processor's cache.
-    void fetch_ids(uint64_t hash) {
-        Shard& shard = shards_[shard_of(hash)];
-        Lock lock(shard.is_used);
-        if (!lock.is_ours) return;
+    // Fetches the bytes and ids of a pretoken to the processor's cache.
+    __attribute__((noinline)) void fetch_ids(uint64_t hash) const {
+        const Shard& shard = shards_[shard_of(hash)];
         for (size_t way = 0; way < 2; way++) {
             const Entry& entry = shard.entries[place_of(hash) ^ way];
-            if (entry.hash != hash) continue;
-            const int32_t* ids = shard.memory.data() + entry.begin;
-            __builtin_prefetch(ids);
-            __builtin_prefetch(ids + 16);
+            if (load(entry.hash) != hash) continue;
+            const uint64_t* record = shard.memory.data() + Place(load(entry.place)).begin;
+            __builtin_prefetch(record);
+            __builtin_prefetch(record + 8);
         }
     }
 
-    // Copies the ids of a pretoken, and returns the place behind them; nullptr: it is not there.
-    int32_t* find(const uint8_t* at, size_t size, uint64_t hash, int32_t* out) {
-        Shard& shard = shards_[shard_of(hash)];
-        Lock lock(shard.is_used);
-        if (!lock.is_ours) return nullptr;
+    // Copies the ids of a pretoken, and up to one more; returns the place behind them. nullptr: it is not there.
+    int32_t* find(const uint8_t* at, size_t size, uint64_t hash, int32_t* out) const {
+        const Shard& shard = shards_[shard_of(hash)];
+        const uint32_t version = shard.version.load(std::memory_order_acquire);
         for (size_t way = 0; way < 2; way++) {
             const Entry& entry = shard.entries[place_of(hash) ^ way];
-            const int32_t* ids = shard.memory.data() + entry.begin;
-            if (entry.hash == hash && entry.size == size && !std::memcmp(ids + entry.count, at, size))
-                return std::copy_n(ids, entry.count, out);
+            if (load(entry.hash) != hash) continue;
+            Place place(load(entry.place));
+            const uint64_t* record = shard.memory.data() + place.begin;
+            if (place.size != size || !has_bytes(record, at, size)) continue;
+            record += words_for(size);
+            for (size_t i = 0; i < place.count; i += 2, record++) {
+                uint64_t pair = load(*record);
+                std::memcpy(out + i, &pair, sizeof(pair));
+            }
+            bool is_whole = version % 2 == 0 && shard.version.load(std::memory_order_relaxed) == version;
+            return is_whole ? out + place.count : nullptr;
         }
         return nullptr;
     }
 
+    // Adds a pretoken with its ids, of which there are at most as many as bytes.
     void add(const uint8_t* at, size_t size, uint64_t hash, const int32_t* ids, size_t count) {
         Shard& shard = shards_[shard_of(hash)];
-        Lock lock(shard.is_used);
-        if (!lock.is_ours) return;
-        size_t words = count + (size + 3) / 4;
-        if (shard.num_words + words > SHARD_WORDS) shard.clear();
-        size_t begin = shard.num_words;
-        shard.num_words += words;
-        std::memcpy(shard.memory.data() + begin, ids, count * sizeof(int32_t));
-        std::memcpy(shard.memory.data() + begin + count, at, size);
+        uint32_t version = shard.version.load(std::memory_order_relaxed);
+        if (version % 2 || !shard.version.compare_exchange_strong(version, version + 1)) return;
+        size_t num_words = words_for(size) + words_for(count * sizeof(int32_t));
+        if (shard.num_words + num_words > SHARD_WORDS) shard.clear();
+        uint64_t* record = shard.memory.data() + shard.num_words;
+        write_bytes(record, at, size);
+        write_bytes(record + words_for(size), reinterpret_cast<const uint8_t*>(ids), count * sizeof(int32_t));
         Entry* entry = &shard.entries[place_of(hash)];
-        if (entry->size && !shard.entries[place_of(hash) ^ 1].size) entry = &shard.entries[place_of(hash) ^ 1];
-        *entry = {hash, static_cast<uint32_t>(begin), static_cast<uint16_t>(size), static_cast<uint16_t>(count)};
+        if (entry->place && !shard.entries[place_of(hash) ^ 1].place) entry = &shard.entries[place_of(hash) ^ 1];
+        store(entry->hash, hash);
+        store(entry->place, Place(shard.num_words, size, count).packed());
+        shard.num_words += num_words;
+        shard.version.store(version + 2, std::memory_order_release);
     }
 
    private:
     static constexpr size_t SHARD_BITS = 6, ENTRY_BITS = 11;
-    static constexpr size_t SHARD_WORDS = 1 << 16;   // 256 kB: 16 MB with all shards.
+    static constexpr size_t SHARD_WORDS = 1 << 15;   // 256 kB: 16 MB with all shards.
 
-    struct Entry {
-        uint64_t hash = 0;
-        uint32_t begin = 0;            // Of its ids in the memory; its bytes are behind them.
-        uint16_t size = 0, count = 0;
+    // Where a pretoken is in the memory of its shard. As one word, its parts always belong together.
+    struct Place {
+        uint32_t begin;
+        uint16_t size, count;   // Bytes of the pretoken, and ids.
+
+        explicit Place(uint64_t packed)
+            : begin(static_cast<uint32_t>(packed >> 32)), size(static_cast<uint16_t>(packed >> 16)),
+              count(static_cast<uint16_t>(packed)) {}
+        Place(size_t at, size_t num_bytes, size_t num_ids)
+            : begin(static_cast<uint32_t>(at)), size(static_cast<uint16_t>(num_bytes)),
+              count(static_cast<uint16_t>(num_ids)) {}
+        uint64_t packed() const {
+            return static_cast<uint64_t>(begin) << 32 | static_cast<uint64_t>(size) << 16 | count;
+        }
     };
 
-    // Pages that were never written take no memory.
+    struct Entry {
+        uint64_t hash, place;   // The place is 0 where no pretoken is: no size is 0.
+    };
+
+    // Pages that were never written take no memory. One thread writes at a time, and others read the words meanwhile.
     struct Shard {
-        std::atomic_flag is_used = ATOMIC_FLAG_INIT;
+        alignas(64) std::atomic<uint32_t> version{0};
         LargeVector<Entry> entries = LargeVector<Entry>(size_t{1} << ENTRY_BITS);
-        LargeVector<int32_t> memory = LargeVector<int32_t>(SHARD_WORDS);
+        LargeVector<uint64_t> memory = LargeVector<uint64_t>(SHARD_WORDS);
         size_t num_words = 0;
 
         void clear() {
-            entries.assign(size_t{1} << ENTRY_BITS, Entry{});
+            for (Entry& entry : entries) {
+                store(entry.hash, 0);
+                store(entry.place, 0);
+            }
             num_words = 0;
         }
     };
 
-    // Holds a shard, if no other thread does.
-    struct Lock {
-        std::atomic_flag& flag;
-        const bool is_ours;
+    // Loads stay before a later load of the version, and stores behind an earlier store of it.
+    static uint64_t load(const uint64_t& word) { return __atomic_load_n(&word, __ATOMIC_ACQUIRE); }
+    static void store(uint64_t& word, uint64_t value) { __atomic_store_n(&word, value, __ATOMIC_RELEASE); }
 
-        explicit Lock(std::atomic_flag& is_used)
-            : flag(is_used), is_ours(!is_used.test_and_set(std::memory_order_acquire)) {}
-        Lock(const Lock&) = delete;
-        Lock& operator=(const Lock&) = delete;
-        ~Lock() {
-            if (is_ours) flag.clear(std::memory_order_release);
+    static constexpr size_t words_for(size_t num_bytes) { return (num_bytes + 7) / 8; }
+
+    static bool has_bytes(const uint64_t* record, const uint8_t* at, size_t size) {
+        for (; size >= 8; at += 8, size -= 8, record++) {
+            uint64_t word;
+            std::memcpy(&word, at, 8);
+            if (load(*record) != word) return false;
         }
-    };
+        return load_part(at, size) == (size ? load(*record) : 0);
+    }
+
+    static void write_bytes(uint64_t* record, const uint8_t* at, size_t size) {
+        for (; size >= 8; at += 8, size -= 8, record++) {
+            uint64_t word;
+            std::memcpy(&word, at, 8);
+            store(*record, word);
+        }
+        if (size) store(*record, load_part(at, size));
+    }
+
+    // Returns up to 7 bytes as a word.
+    static uint64_t load_part(const uint8_t* at, size_t size) {
+        uint64_t word = 0;
+        std::memcpy(&word, at, size);
+        return word;
+    }
 
     static size_t shard_of(uint64_t hash) { return hash >> (64 - SHARD_BITS); }
     static size_t place_of(uint64_t hash) { return hash & ((size_t{1} << ENTRY_BITS) - 1); }
