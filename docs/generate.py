@@ -36,9 +36,9 @@ SETTINGS_HEAD = """\
 
 This file is generated from the settings model: change the model, then run `make docs`.
 
-Settings are environment variables that are read once at the start. A misspelt name or an impossible
-value stops the start with exit code 2. The options `--host`, `--port`, `--frontends` and `--engine`
-of `warptok serve` win over the variables.
+Settings are environment variables that are read once at the start. A misspelt name, an empty or an
+impossible value stops the start with exit code 2. The options `--host`, `--port`, `--frontends` and
+`--engine` of `warptok serve` win over the variables.
 
 | variable | default | values | meaning |
 | --- | --- | --- | --- |

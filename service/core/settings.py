@@ -24,7 +24,7 @@ GPUS = re.compile(r"all|[1-9][0-9]{0,2}|(0|[1-9][0-9]{0,2})(,(0|[1-9][0-9]{0,2})
 
 
 class UnknownSetting(ValueError):
-    """An environment variable begins with WARPTOK_ but is not a setting."""
+    """An environment variable begins with WARPTOK_ but is not a setting, or is empty."""
 
 
 class Settings(BaseSettings):
@@ -564,7 +564,7 @@ def read_settings(**overrides: object) -> Settings:
     """Read the settings from the environment; `overrides` take precedence.
 
     Raises:
-        UnknownSetting: a variable with the prefix WARPTOK_ is not a setting.
+        UnknownSetting: a variable with the prefix WARPTOK_ is not a setting, or is empty.
         pydantic.ValidationError: a value is invalid.
     """
     if unknown := describe_unknown():
@@ -581,7 +581,10 @@ def with_defaults(settings: Settings, defaults: Mapping[str, object]) -> Setting
 
 
 def describe_unknown() -> dict[str, str]:
-    """Return a message for each variable with the prefix WARPTOK_ that is not a setting."""
+    """Return a message for each variable with the prefix WARPTOK_ that is not a setting or empty.
+
+    As an address, "" would be every network, and as a folder the current one.
+    """
     names = [PREFIX + name.upper() for name in Settings.model_fields]
     unknown = {}
     for name in sorted(os.environ.keys() - TEST_VARIABLES):
@@ -589,4 +592,6 @@ def describe_unknown() -> dict[str, str]:
             near = difflib.get_close_matches(name.upper(), names, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             unknown[name] = f"{name} is not a setting{hint}"
+        elif name.upper() in names and not os.environ[name].strip():
+            unknown[name] = f"{name} is empty; unset it, or give it a value"
     return unknown

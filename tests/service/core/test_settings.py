@@ -22,6 +22,14 @@ def test_the_environment_is_read_with_our_prefix(monkeypatch):
     assert read_settings(port=9).port == 9
 
 
+@pytest.mark.parametrize("name", ["HOST", "STORE_DIR", "ALIASES", "PORT"])
+def test_an_empty_variable_stops_the_start(monkeypatch, name):
+    """An empty host would listen on every network, and an empty path is the current folder."""
+    monkeypatch.setenv(f"WARPTOK_{name}", " ")
+    with pytest.raises(UnknownSetting, match=f"WARPTOK_{name} is empty; unset it"):
+        read_settings()
+
+
 def test_a_misspelt_variable_stops_the_start_and_names_the_near_one(monkeypatch):
     monkeypatch.setenv("WARPTOK_MAX_TEXT", "5")
     with pytest.raises(UnknownSetting, match="WARPTOK_MAX_TEXT is not a setting; did you mean"):
@@ -53,7 +61,7 @@ def test_gpus_are_all_a_number_of_them_or_their_numbers(monkeypatch, gpus):
 
 @pytest.mark.parametrize(
     "gpus",
-    ["", "0", "-1", "none", "ALL", "two", "0,", ",1", "0,0", "0 ,1", "1.5", "00,1", "0-3", "2000"],
+    ["0", "-1", "none", "ALL", "two", "0,", ",1", "0,0", "0 ,1", "1.5", "00,1", "0-3", "2000"],
 )
 def test_other_spellings_of_gpus_are_refused(monkeypatch, gpus):
     monkeypatch.setenv("WARPTOK_GPUS", gpus)
