@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from time import perf_counter
@@ -37,7 +38,15 @@ from service.batching.work import (
 )
 from service.core.errors import ServiceError
 from service.core.settings import Settings
-from service.engines.base import Abandoned, Codec, Counted, Decoded, EngineStatus, SharedEncoded
+from service.engines.base import (
+    Abandoned,
+    AnswerIds,
+    Codec,
+    Counted,
+    Decoded,
+    EngineStatus,
+    SharedEncoded,
+)
 from service.engines.fault_isolation import (
     count_isolated,
     decode_isolated,
@@ -47,6 +56,7 @@ from service.engines.fault_isolation import (
 from service.observability.metrics import Metrics
 from service.runtime.memory_pool import Take
 from vocabularies.batch.batch import Batch, Encoded, EncodeOptions
+from vocabularies.model.vocabulary import Vocabulary
 
 MAX_INLINE_S = 0.002  # The longest expected time of a batch that runs on the loop.
 GPU_LONG_AT_ONCE = 2  # The device computes the next batch while the ids of the last are copied.
@@ -76,6 +86,8 @@ class BatchResults:
 
 
 Finish = Callable[[BatchResults | BaseException], None]
+BeginEncode = Callable[[Vocabulary, Batch, AnswerIds], bool]
+"""`DeviceSharing.begin_encode`."""
 
 
 class CostModel:
@@ -152,6 +164,8 @@ class LocalRunner:
         metrics: counts the batches.
         place_ids: copies ids to memory that front ends can read, on the batch's thread; None: ids
             are not copied.
+        begin_encode: lets the process of a device begin a batch, without a thread; None: there is
+            none.
     """
 
     def __init__(
@@ -160,6 +174,7 @@ class LocalRunner:
         settings: Settings,
         metrics: Metrics,
         place_ids: PlaceIds | None = None,
+        begin_encode: BeginEncode | None = None,
     ) -> None:
         self.engine = engine
         self.costs = CostModel()
@@ -169,6 +184,7 @@ class LocalRunner:
         self._inline_batch_bytes = settings.inline_batch_bytes
         self._metrics = metrics
         self._place_ids = place_ids
+        self._begin_encode = begin_encode
         self._isolated_threads = ThreadPoolExecutor(self.isolated_at_once, "engine-isolated")
         self._start_threads()
 
@@ -201,7 +217,32 @@ class LocalRunner:
         return self.engine if expected_s <= MAX_INLINE_S else None
 
     def run(self, works: Sequence[AnyWork], lane: LaneName, finish: Finish) -> None:
-        """Start a batch on a thread."""
+        """Start a batch: in the process of a device if it is one request's, else on a thread."""
+        match works:
+            case [EncodeWork(rows=Batch() as batch, options=EncodeOptions() as options)]:
+                if self._begin(works, batch.with_options(options), lane, finish):
+                    return
+        self._run_on_thread(works, lane, finish)
+
+    def _begin(self, works: Works, batch: Batch, lane: LaneName, finish: Finish) -> bool:
+        """Let the process of a device begin a batch; if it fails there, a thread runs it."""
+        if self._begin_encode is None or batch.has_texts:
+            return False
+        begin = perf_counter()
+
+        def answer(encoded: Encoded | None) -> None:
+            if encoded is None:
+                with suppress(RuntimeError):  # After `shutdown`, which drops batches.
+                    self._run_on_thread(works, lane, finish)
+            else:
+                results = split_encoded(works, encoded)
+                # The texts are no longer needed: a front end gets their memory with the answer.
+                works[0].rows = [""] * len(works[0].rows)
+                finish(BatchResults(results, perf_counter() - begin))
+
+        return self._begin_encode(works[0].vocabulary, batch, answer)
+
+    def _run_on_thread(self, works: Works, lane: LaneName, finish: Finish) -> None:
         call_soon = asyncio.get_running_loop().call_soon_threadsafe
         threads = {
             "short": self._short_threads,

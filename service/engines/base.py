@@ -5,6 +5,7 @@ It depends on neither HTTP nor CUDA. The tests in tests/engines/ check every eng
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -165,6 +166,10 @@ class EngineStatus:
     activity: dict[str, DeviceActivity] = field(default_factory=dict)
 
 
+AnswerIds = Callable[[Encoded | None], None]
+"""Receives the ids of a batch, or None if `Codec.encode` has to encode it."""
+
+
 class DeviceMemory(SharedMemory, Protocol):
     """Device memory of another process that is open in this process."""
 
@@ -238,6 +243,20 @@ class VocabularyHost(Protocol):
 class DeviceSharing(Protocol):
     """Opens memory that other processes share with a device, and encodes texts in this memory."""
 
+    def begin_encode(self, vocabulary: Vocabulary, batch: Batch, answer: AnswerIds) -> bool:
+        """Let the process of a device begin to encode a batch, while no thread waits for the ids.
+
+        Args:
+            vocabulary: the vocabulary.
+            batch: joined bytes; they must not change before `answer` is called.
+            answer: called by the running event loop, later.
+
+        Returns:
+            Whether the batch has begun. If not, `Codec.encode` has to encode it, and `answer` is
+            never called. That is so for small batches, and for texts that the device's process
+            does not see.
+        """
+
     def open_shared(self, handle: bytes, num_bytes: int, device_id: int = 0) -> DeviceMemory | None:
         """Open device memory of another process on its device; return None if there is no device.
 
@@ -279,6 +298,10 @@ class WithoutDevice:
     def take_stage_seconds(self) -> dict[str, list[float]]:
         """Return no times, as there is no device."""
         return {}
+
+    def begin_encode(self, vocabulary: Vocabulary, batch: Batch, answer: AnswerIds) -> bool:
+        """Return False, as there is no device."""
+        return False
 
     def open_shared(self, handle: bytes, num_bytes: int, device_id: int = 0) -> DeviceMemory | None:
         """Return None, as there is no device."""

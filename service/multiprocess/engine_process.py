@@ -58,7 +58,7 @@ def run_engine(settings: Settings, listening: socket.socket, *, is_restarted: bo
     device_lost = threading.Event()
     open_gpus = functools.partial(_open_gpus, memory=memory)
     engine = make_engine(settings, open_gpus, device_lost.set)
-    app = create_app(settings, engine, memory.place)
+    app = create_app(settings, engine, lambda ids: memory.place(ids).array)
     check_names(app.service.get_engine_parts().registry)
     return uvloop.run(_serve(app, listening, memory, device_lost, is_restarted))
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from service.batching.work import AnyWork
 from service.core.errors import NotReady, ServiceError
@@ -148,8 +149,10 @@ class EngineServer:
         return self._copy_arrays(message)
 
     async def _copy_arrays(self, message: Message) -> Message:
-        arrays = [np.ascontiguousarray(array) for array in message.arrays]
-        message.arrays = await asyncio.to_thread(lambda: [*map(self.memory.place, arrays)])
+        def copy() -> list[NDArray[Any]]:
+            return [self.memory.place(array).array for array in message.arrays]
+
+        message.arrays = await asyncio.to_thread(copy)
         return message
 
     def _find_vocabulary(self, digest: str) -> Vocabulary:

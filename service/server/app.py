@@ -188,7 +188,7 @@ def create_app(
     metrics = Metrics(package_version(), settings.max_batch_bytes, settings.max_metric_names)
     registry = Registry(engine, settings)
     guard = Guard(settings.api_keys_file, settings.host, allows_management=settings.management)
-    runner = LocalRunner(engine, settings, metrics, place_ids)
+    runner = LocalRunner(engine, settings, metrics, place_ids, engine.begin_encode)
     batcher = Batcher(runner, settings, metrics, guard.limits)
     service = make_service(settings, engine, registry, batcher, metrics, guard)
     vocabularies = VocabularyManager(registry, engine, settings)

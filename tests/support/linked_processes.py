@@ -32,7 +32,7 @@ async def linked_service(
     """Run an engine process and two front ends in one event loop; yield them when ready."""
     made = Settings(**{"preload": V, "frontends": 2, "inline_batch_bytes": 0} | settings)
     memory = memory or LinkMemory()
-    app = create_app(made, engine, memory.place)
+    app = create_app(made, engine, lambda ids: memory.place(ids).array)
     engine_server = EngineServer(app, made.frontends, memory)
     app.service.join_processes(engine_server)
     path = folder / "engine.sock"

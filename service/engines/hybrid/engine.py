@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from gpu.errors import NotCovered, OutOfMemory
 from gpu.runtime.stage_timer import STAGES
 from service.engines.base import (
+    AnswerIds,
     Counted,
     Decoded,
     DeviceMemory,
@@ -369,6 +370,16 @@ class HybridEngine:
             lambda begin, end: self.cpu.encode(vocabulary, batch.part(begin, end)),
             join_encoded,
         )
+
+    def begin_encode(self, vocabulary: Vocabulary, batch: Batch, answer: AnswerIds) -> bool:
+        """See `DeviceSharing.begin_encode`; `encode` decides, and counts, why a GPU does not."""
+        opened, entry = self.vocabularies.opened, self.vocabularies.entries.get(vocabulary.digest)
+        if opened is None or entry is None or not entry.is_ready:
+            return False
+        if len(batch.data) < self.crossover_bytes:
+            return False
+        entry.used = perf_counter()
+        return opened.begin_encode(vocabulary, batch, answer)
 
     def count(self, vocabulary: Vocabulary, batch: Batch) -> Counted:
         """Count the ids that `encode` would return for each row."""

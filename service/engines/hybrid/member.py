@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Literal, Protocol, TypeVar
@@ -15,6 +14,8 @@ from gpu.errors import DeviceLost
 from service.engines.base import DeviceActivity
 from service.engines.hybrid.device_threads import DeviceThreads
 from service.engines.hybrid.gpu_selftest import Gpu
+from vocabularies.batch.batch import Batch, Encoded
+from vocabularies.model.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +48,15 @@ class GpuProcess(Protocol):
 
     def open_regions(self) -> None:
         """Open the regions of host memory that other GPUs have opened."""
+
+    def begin_encode(
+        self, vocabulary: Vocabulary, batch: Batch, done: Callable[[Encoded | Exception], None]
+    ) -> bool:
+        """Begin to encode joined texts on the running event loop, which calls `done` later.
+
+        Returns:
+            Whether the call has begun; otherwise `done` is never called.
+        """
 
     def refresh(self) -> None:
         """Read the counts of the process; if this does not return in time, the GPU is hanging."""
@@ -101,15 +111,15 @@ class Member:
     _ends: list[float] = field(default_factory=list)  # Of the batches that are being computed.
     _is_late: bool = False  # One of them had not returned in time at the last look.
 
-    @contextmanager
-    def watched(self, timeout_s: float) -> Iterator[None]:
-        """Let `kill_if_late` kill the process if the block takes longer."""
+    def watch(self, timeout_s: float) -> float:
+        """Let `kill_if_late` kill the process after this time; return what `unwatch` needs."""
         end = monotonic() + timeout_s
         self._ends.append(end)
-        try:
-            yield
-        finally:
-            self._ends.remove(end)
+        return end
+
+    def unwatch(self, end: float) -> None:
+        """Note that a watched batch has returned."""
+        self._ends.remove(end)
 
     def kill_if_late(self, now: float) -> None:
         """Kill the process if a batch has not returned in time; its caller gets a DeviceLost.

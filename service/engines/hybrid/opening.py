@@ -15,10 +15,11 @@ from gpu.kernels.families import TEXT, family_on
 from gpu.runtime.cuda_device import CudaDevice, num_devices
 from gpu.runtime.device import Device
 from service.core.settings import PREFIX
-from service.engines.base import DeviceActivity, DeviceMemory, Engine, SelfTest
+from service.engines.base import AnswerIds, DeviceActivity, DeviceMemory, Engine, SelfTest
 from service.engines.hybrid.residency import OpenedGpu
 from service.engines.hybrid.several_gpus import SeveralGpus
 from service.runtime.memory_pool import Take
+from vocabularies.batch.batch import Batch
 from vocabularies.model.vocabulary import Vocabulary
 
 VOCABULARIES_SHARE = 1 / 4  # Of the memory that may be used; batches have the rest.
@@ -69,6 +70,10 @@ class OpenedGpus(OpenedGpu):
     def self_test(self, cpu: Engine, vocabulary: Vocabulary) -> SelfTest:
         """Compare a loaded vocabulary's ids on each GPU with the reference and the CPU engine."""
         return self.several.self_test(cpu, vocabulary)
+
+    def begin_encode(self, vocabulary: Vocabulary, batch: Batch, answer: AnswerIds) -> bool:
+        """Let the process of a GPU begin to encode a batch; see `DeviceSharing.begin_encode`."""
+        return self.several.begin_encode(vocabulary, batch, answer)
 
     def open_shared(self, handle: bytes, num_bytes: int, device_id: int) -> DeviceMemory:
         """Open device memory of another process on the GPU that has it; raises BadHandle."""

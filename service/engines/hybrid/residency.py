@@ -22,6 +22,7 @@ from time import monotonic
 
 from gpu.errors import DeviceUnavailable, NotCovered
 from service.engines.base import (
+    AnswerIds,
     DeviceActivity,
     DeviceMemory,
     Engine,
@@ -31,6 +32,7 @@ from service.engines.base import (
 )
 from service.engines.hybrid.device_loss import DeviceLoss
 from service.engines.hybrid.gpu_selftest import Gpu, compare_with_cpu
+from vocabularies.batch.batch import Batch
 from vocabularies.model.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
@@ -73,6 +75,10 @@ class OpenedGpu:
     def self_test(self, cpu: Engine, vocabulary: Vocabulary) -> SelfTest:
         """Compare a loaded vocabulary's ids with the reference and the CPU engine."""
         return compare_with_cpu(self.gpu, cpu, vocabulary)
+
+    def begin_encode(self, vocabulary: Vocabulary, batch: Batch, answer: AnswerIds) -> bool:
+        """Return False: a thread has to wait for the ids of a GPU of this process."""
+        return False
 
     def open_shared(self, handle: bytes, num_bytes: int, device_id: int) -> DeviceMemory:
         """Open device memory of another process; raises gpu.errors.BadHandle."""

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from gpu.errors import BadHandle, DeviceLost, DeviceUnavailable, NotCovered, OutOfMemory
 from gpu.runtime.stage_timer import StageTimes
-from service.engines.base import DeviceMemory, Engine, SelfTest
+from service.engines.base import AnswerIds, DeviceMemory, Engine, SelfTest
 from service.engines.hybrid.gpu_selftest import Gpu, compare_with_cpu
 from service.engines.hybrid.member import PATIENCE_S, REVIVAL_S, Member
 from vocabularies.batch.batch import Batch, Encoded, RowError
@@ -104,6 +104,34 @@ class SeveralGpus:
             vocabulary.digest, batch.size, lambda gpu: gpu.encode(vocabulary, batch.duplicate())
         )
 
+    def begin_encode(self, vocabulary: Vocabulary, batch: Batch, answer: AnswerIds) -> bool:
+        """See `DeviceSharing.begin_encode`; only a GPU with its own process begins batches."""
+        digest, num_bytes = vocabulary.digest, batch.size
+        if not self.is_resident(digest):
+            return False
+        try:
+            member = self._choose(self.members, digest, num_bytes)
+        except DeviceUnavailable:
+            return False
+        end = member.watch(HANG_S + num_bytes / HANG_BYTES_PER_S)
+
+        def finish(result: Encoded | Exception) -> None:
+            self._leave(member, num_bytes, end)
+            if isinstance(result, Encoded):
+                member.failures_in_row = 0
+                answer(result)
+                return
+            if not isinstance(result, HANDLED_ERRORS):
+                member.fail(result)
+            answer(None)
+
+        if member.process is not None and member.process.begin_encode(vocabulary, batch, finish):
+            return True
+        member.unwatch(end)
+        with self._lock:
+            member.bytes_in_flight -= num_bytes
+        return False
+
     def count(self, vocabulary: Vocabulary, batch: Batch) -> tuple[Int64s, dict[int, RowError]]:
         """Count the ids of each row; return the counts and the errors of refused rows."""
         return self._run(
@@ -171,9 +199,9 @@ class SeveralGpus:
         remaining = list(self.members if members is None else members)
         while True:
             member = self._choose(remaining, digest, num_bytes)
+            end = member.watch(HANG_S + num_bytes / HANG_BYTES_PER_S)
             try:
-                with member.watched(HANG_S + num_bytes / HANG_BYTES_PER_S):
-                    output = call(member.gpu)
+                output = call(member.gpu)
             except handled:
                 raise
             except Exception as error:
@@ -185,8 +213,7 @@ class SeveralGpus:
                 member.failures_in_row = 0
                 return output
             finally:
-                with self._lock:
-                    member.bytes_in_flight -= num_bytes
+                self._leave(member, num_bytes, end)
 
     def _choose(self, members: Sequence[Member], digest: str, num_bytes: int) -> Member:
         """Choose the member with the fewest bytes in flight, and add the bytes of a call.
@@ -202,9 +229,15 @@ class SeveralGpus:
             self._num_calls += 1
             member.last_used = self._num_calls
             member.bytes_in_flight += num_bytes
+        return member
+
+    def _leave(self, member: Member, num_bytes: int, end: float) -> None:
+        """Count a call that has returned."""
+        member.unwatch(end)
+        with self._lock:
+            member.bytes_in_flight -= num_bytes
             member.num_batches += 1
             member.num_bytes += num_bytes
-        return member
 
     def _can_compute(self, member: Member, digest: str) -> bool:
         return (

@@ -1,19 +1,22 @@
-"""A connection between a process and its GPU worker, with blocking reads and writes.
+"""Connections between a process and its GPU worker.
 
-Frames have the format of a link (link/frames.py). A thread that calls a GPU blocks here until the
-answer, while a link would need an event loop in between. A message can also pass file descriptors.
-This module does not interpret messages.
+Frames have the format of a link (link/frames.py). A thread that calls a GPU blocks in `Connection`
+until the answer, while a link would need an event loop in between; `WatchedConnection` is for calls
+that the event loop itself makes. A message can also pass file descriptors. This module does not
+interpret messages.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from service.multiprocess.link.frames import SIZES, Frame, Message, Place, pack
+from service.multiprocess.link.frames import SIZES, Frame, Message, PlacedArray, pack
 
 MAX_FILES = 1  # Of one message.
+BUFFER_BYTES = 1 << 14  # Larger frames get a larger buffer.
 
 
 class Connection:
@@ -29,7 +32,7 @@ class Connection:
     def send(
         self,
         message: Message,
-        places: Sequence[Place | None] = (),
+        placed: Sequence[PlacedArray] = (),
         *,
         loan: int = 0,
         released: Sequence[int] = (),
@@ -39,7 +42,7 @@ class Connection:
 
         Args:
             message: the message.
-            places: the place of each array in shared memory; None: the message contains the array.
+            placed: its arrays.
             loan: the number of the loan of the arrays in shared memory; 0: they are not lent.
             released: the numbers of the peer's loans that are released.
             files: file descriptors to pass to the peer.
@@ -47,7 +50,7 @@ class Connection:
         Raises:
             OSError: the peer has ended.
         """
-        first, *rest = pack(message, 0, places, loan, [*released])
+        first, *rest = pack(message, placed, 0, loan, [*released])
         if files:
             num_sent = socket.send_fds(self._socket, [first], [*files])
             first = memoryview(first)[num_sent:]
@@ -96,3 +99,56 @@ class Connection:
     def close(self) -> None:
         """Close the connection; no thread may be using it."""
         self._socket.close()
+
+
+class WatchedConnection(Connection):
+    """A connection that the running event loop reads; one call at a time uses it, on the loop.
+
+    Args:
+        end: the socket.
+        handle: called with each frame, and with None once the peer has ended.
+
+    Attributes:
+        loop: the event loop.
+    """
+
+    def __init__(
+        self, end: socket.socket, handle: Callable[[WatchedConnection, Frame | None], None]
+    ) -> None:
+        super().__init__(end)
+        self.loop = asyncio.get_running_loop()
+        self._handle = handle
+        self._buffer = bytearray(BUFFER_BYTES)
+        self._num_received = 0
+        self.loop.add_reader(end, self._read)
+
+    def close(self) -> None:
+        """End the connection from any thread; the loop closes the socket, if it still runs."""
+        self.shut()
+        if self.loop.is_closed():
+            self._socket.close()
+
+    def _read(self) -> None:
+        """Read what has arrived of a frame; the peer sends the next one only after an answer."""
+        try:
+            free = memoryview(self._buffer)[self._num_received :]
+            size = self._socket.recv_into(free, flags=socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return
+        except OSError:
+            size = 0
+        if not size:
+            self.loop.remove_reader(self._socket)
+            self._socket.close()
+            self._handle(self, None)
+            return
+        self._num_received += size
+        if self._num_received < SIZES.size:
+            return
+        frame_bytes = SIZES.size + sum(SIZES.unpack_from(self._buffer))
+        if self._num_received == frame_bytes:
+            self._num_received = 0
+            self._handle(self, Frame.of(self._buffer[:frame_bytes]))
+        elif frame_bytes > len(self._buffer):
+            del free
+            self._buffer.extend(bytes(frame_bytes - len(self._buffer)))

@@ -180,7 +180,31 @@ class RemoteGpu:
             data=batch.data, offsets=batch.offsets, options=batch.options, id_dtype=batch.id_dtype
         )
         message = make_texts_message(operation, vocabulary.digest, joined)
-        return self._process.call(Message(operation, message.values, message.arrays))
+        message.kind = operation
+        return self._process.call(message)
+
+    def begin_encode(
+        self, vocabulary: Vocabulary, batch: Batch, done: Callable[[Encoded | Exception], None]
+    ) -> bool:
+        """Begin to encode a batch on the running event loop, which calls `done` later.
+
+        Args:
+            vocabulary: the vocabulary.
+            batch: joined bytes.
+            done: receives the ids, or the error of the call.
+
+        Returns:
+            Whether the call has begun: not if the texts would have to be copied before.
+        """
+        message = make_texts_message("encode", vocabulary.digest, batch)
+        message.kind = "encode"
+        found = [self._memory.find(array) for array in message.arrays]
+        placed = [each for each in found if each is not None]
+        return len(placed) == len(found) and self._process.begin(
+            message,
+            placed,
+            lambda answer: done(answer if isinstance(answer, Exception) else read_encoded(answer)),
+        )
 
     def decode(
         self, vocabulary: Vocabulary, ids: Int64s, offsets: Int64s, skip_special_tokens: bool

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from itertools import count
 from threading import RLock
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from gpu.errors import OutOfMemory
 from gpu.host.copy_pool import CopyPool
 from gpu.memory.pinned_pool import PinnedPool
-from service.multiprocess.link.frames import Place
+from service.multiprocess.link.frames import Place, PlacedArray
 from service.multiprocess.link.shared_memory import MIN_SHARED_BYTES, LinkMemory
 
 Bytes = NDArray[np.uint8]
@@ -46,13 +46,6 @@ class MappingWorker(Protocol):
 
     def close_region(self, number: int) -> None:
         """Close a region."""
-
-
-class PlacedArray(NamedTuple):
-    """An array, and its place in memory that workers map; None: the message contains the array."""
-
-    array: NDArray[Any]
-    place: Place | None
 
 
 class WorkerMemory:
@@ -140,17 +133,25 @@ class WorkerMemory:
             for worker in self._workers:
                 worker.close_region(region_number)
 
+    def find(self, array: NDArray[Any]) -> PlacedArray | None:
+        """Find a contiguous array in memory that workers map; small ones are sent.
+
+        Returns:
+            None if the array is large and elsewhere.
+        """
+        if array.nbytes < MIN_SHARED_BYTES:
+            return PlacedArray(array)
+        place = self._find(array)
+        return None if place is None else PlacedArray(array, place)
+
     def place(self, array: NDArray[Any]) -> PlacedArray:
         """Find an array in memory that workers map, or copy it there; small ones are sent."""
         array = np.ascontiguousarray(array)
-        if array.nbytes < MIN_SHARED_BYTES:
-            return PlacedArray(array, None)
-        place = self._find(array)
-        if place is not None:
-            return PlacedArray(array, place)
+        if (found := self.find(array)) is not None:
+            return found
         block = self.texts.take(array.nbytes)
         if block is None:
-            return PlacedArray(array, None)
+            return PlacedArray(array)
         data = block[: array.nbytes]
         self.copies.share(data, array.reshape(-1).view(np.uint8))
         return PlacedArray(data.view(array.dtype).reshape(array.shape), self._find(data))

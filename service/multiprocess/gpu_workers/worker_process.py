@@ -1,7 +1,7 @@
 """Starts, calls and ends the worker process of one GPU; several threads may call it.
 
     a call      takes an idle connection, or makes one ──► a thread of the worker computes it
-    meanwhile   the worker may request memory for ids; the waiting thread answers
+    meanwhile   the worker may request memory for ids; the waiting thread, or the loop, answers
 
 Messages to the worker also list the changes since the last message: blocks to page-lock, regions to
 close, and loans whose arrays are no longer referenced. A worker that has ended is not reused.
@@ -9,29 +9,30 @@ close, and loans whose arrays are no longer referenced. A worker that has ended 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import signal
 import socket
 import subprocess
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from threading import Lock, RLock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpu.errors import DeviceLost
-from service.multiprocess.gpu_workers.connection import Connection
+from service.multiprocess.gpu_workers.connection import Connection, WatchedConnection
 from service.multiprocess.gpu_workers.messages import ERROR, read_error
 from service.multiprocess.gpu_workers.regions import DeviceRegion, HostRegion
 from service.multiprocess.gpu_workers.worker_memory import WorkerMemory
-from service.multiprocess.link.frames import Frame, Message, Place
+from service.multiprocess.link.frames import Frame, Message, Place, PlacedArray
 from service.multiprocess.link.shared_memory import Loan
 
 if TYPE_CHECKING:
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 Bytes = NDArray[np.uint8]
+Done = Callable[[Message | Exception], None]
+"""Receives the answer to a call, or its error."""
+AnyConnection = TypeVar("AnyConnection", bound=Connection)
 CONNECT, CLOSE, TAKE, TAKEN = "connect", "close", "take", "taken"
 KILL_S = 10.0  # The longest wait for the end of a process that is killed.
 CLOSE_S = 30.0  # The longest wait for the end of a process that closes its device.
@@ -85,6 +89,8 @@ class WorkerProcess:
         self._opening_region = Lock()
         self._connections: list[Connection] = []
         self._idle: list[Connection] = []
+        self._idle_watched: list[WatchedConnection] = []
+        self._begun: dict[WatchedConnection, Done] = {}
         self._changes: list[_PinChange] = []
         self._closed_regions: list[int] = []
         self._are_changes_sent = False
@@ -188,37 +194,99 @@ class WorkerProcess:
             Exception: the error of the worker.
         """
         placed = [self._memory.place(array) for array in message.arrays]
-        message = Message(message.kind, message.values, [each.array for each in placed])
-        released = [self._released.popleft() for _ in range(len(self._released))]
         try:
             connection = self._take_connection()
             with self._sent_changes(message):
-                places = [each.place for each in placed]
-                connection.send(message, places, released=released, files=files)
+                self._send(connection, message, placed, files)
                 answer = self._receive(connection)
         except (OSError, EOFError):
             raise self._lose() from None
         with self._lock:
             self._idle.append(connection)
-        if answer.kind == ERROR:
-            raise read_error(answer.values)
-        return answer
+        try:
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+        finally:
+            del answer  # The error's traceback leads to this frame.
+
+    def begin(self, message: Message, placed: Sequence[PlacedArray], done: Done) -> bool:
+        """Call the worker on the running event loop, which calls `done` later.
+
+        Args:
+            message: the call.
+            placed: its arrays, which the caller keeps until the answer.
+            done: receives the answer or the error.
+
+        Returns:
+            Whether the call has begun; otherwise `done` is never called. It does not begin while
+            changes of memory wait, which the next call of a thread brings to the worker.
+        """
+        if self._changes or self._closed_regions:
+            return False
+        try:
+            connection = self._take_watched()
+            self._send(connection, message, placed)
+        except OSError:
+            return False
+        self._begun[connection] = done
+        return True
+
+    def _send(
+        self,
+        connection: Connection,
+        message: Message,
+        placed: Sequence[PlacedArray],
+        files: Sequence[int] = (),
+    ) -> None:
+        with self._lock:  # Finalizers append at any moment.
+            released = [self._released.popleft() for _ in range(len(self._released))]
+        connection.send(message, placed, released=released, files=files)
 
     def _take_connection(self) -> Connection:
         with self._lock:
             if self._idle:
                 return self._idle.pop()
+        return self._connect(Connection)
+
+    def _take_watched(self) -> WatchedConnection:
+        loop = asyncio.get_running_loop()
+        while self._idle_watched:
+            connection = self._idle_watched.pop()
+            if connection.loop is loop:
+                return connection
+            connection.close()
+        return self._connect(partial(WatchedConnection, handle=self._handle))
+
+    def _connect(self, make: Callable[[socket.socket], AnyConnection]) -> AnyConnection:
+        """Make a connection to another thread of the worker."""
         ours, theirs = socket.socketpair()
-        connection = Connection(ours)
         with theirs:
             with self._lock:
                 if self._is_lost:
-                    connection.close()
+                    ours.close()
                     raise OSError("the worker has ended")
+                connection = make(ours)
                 self._connections.append(connection)
             with self._calling_main:
                 self._main.send(Message(CONNECT), files=[theirs.fileno()])
         return connection
+
+    def _handle(self, connection: WatchedConnection, frame: Frame | None) -> None:
+        """Process a frame of a call that the loop has begun; None: the worker has ended."""
+        if frame is not None and frame.message.kind == TAKE:
+            with suppress(OSError):  # If it has ended, the loop reads this next.
+                connection.send(self._lend_block(frame.message.values["num_bytes"]))
+            return
+        done = self._begun.pop(connection, None)
+        if frame is None:
+            self.kill()
+            answer: Message | Exception = DeviceLost("its process has ended")
+        else:
+            self._idle_watched.append(connection)
+            answer = self._read_answer(frame)
+        if done is not None:
+            done(answer)
 
     @contextmanager
     def _sent_changes(self, message: Message) -> Iterator[None]:
@@ -247,14 +315,19 @@ class WorkerProcess:
             with self._lock:
                 self._are_changes_sent = False
 
-    def _receive(self, connection: Connection) -> Message:
+    def _receive(self, connection: Connection) -> Message | Exception:
         """Wait for the answer to a call, and answer the worker's requests for memory meanwhile."""
         while True:
             frame, _ = connection.receive()
             if frame.message.kind != TAKE:
-                break
+                return self._read_answer(frame)
             connection.send(self._lend_block(frame.message.values["num_bytes"]))
+
+    def _read_answer(self, frame: Frame) -> Message | Exception:
+        """Read the answer to a call, or its error."""
         self._note(frame)
+        if frame.message.kind == ERROR:
+            return read_error(frame.message.values)
         loan = self._make_loan(frame.loan) if frame.loan else None
         frame.read_arrays(partial(self._borrow, loan))
         return frame.message

@@ -26,7 +26,7 @@ from service.multiprocess.gpu_workers.messages import (
 from service.multiprocess.gpu_workers.parent_memory import ParentMemory, array_in_region
 from service.multiprocess.gpu_workers.worker_memory import OWN_MEMORY
 from service.multiprocess.link.batch_messages import make_options, read_work
-from service.multiprocess.link.frames import Frame, Message, Place
+from service.multiprocess.link.frames import Frame, Message, Place, PlacedArray
 from service.multiprocess.link.shared_memory import MIN_SHARED_BYTES
 from service.server.startup import DEVICE_LOST
 from vocabularies.batch.batch import Batch
@@ -45,10 +45,10 @@ class OwnGpu(NamedTuple):
 
 
 class PlacedAnswer(NamedTuple):
-    """An answer, and the place of each array in the parent's memory; None: the array is sent."""
+    """An answer, and its arrays, of which large ones are in the parent's memory."""
 
     message: Message
-    places: list[Place | None]
+    placed: list[PlacedArray]
 
 
 class WorkerServer:
@@ -163,8 +163,8 @@ class WorkerServer:
 
     def _place(self, message: Message) -> PlacedAnswer:
         """Copy large arrays of an answer to the parent's memory, unless they are already there."""
-        places: list[Place | None] = []
-        for i, array in enumerate(message.arrays):
+        answer: list[PlacedArray] = []
+        for array in message.arrays:
             placed = np.ascontiguousarray(array)
             # A view of an array of the call, which is read-only, is kept only until the answer.
             offset = self._memory.find_offset(placed) if placed.flags.writeable else None
@@ -174,20 +174,20 @@ class WorkerServer:
                     copy = block.view(placed.dtype).reshape(placed.shape)
                     copy[...] = placed
                     placed = copy
-            message.arrays[i] = placed
-            places.append(None if offset is None else (OWN_MEMORY, offset))
-        return PlacedAnswer(message, places)
+            place = None if offset is None else (OWN_MEMORY, offset)
+            answer.append(PlacedArray(placed, place))
+        return PlacedAnswer(message, answer)
 
     def _send(self, connection: Connection, answer: PlacedAnswer) -> None:
-        message, places = answer
+        message, placed = answer
         self._add_residents(message)
         if freed := self._memory.take_freed():
             message.values["freed"] = freed
         loan = 0
-        if any(place is not None for place in places):
+        if lent := [each.array for each in placed if each.place is not None]:
             loan = next(self._loan_numbers)
-            self._loans[loan] = message.arrays
-        connection.send(message, places, loan=loan)
+            self._loans[loan] = lent
+        connection.send(message, placed, loan=loan)
 
     def _add_residents(self, message: Message) -> None:
         """Report which vocabularies are on the device, if this has changed; drop all others."""

@@ -33,6 +33,7 @@ ID_DTYPES: dict[str, type[np.integer[Any]]] = {
     "uint16": np.uint16,
     "uint8": np.uint8,
 }
+ID_DTYPE_NAMES = {dtype: name for name, dtype in ID_DTYPES.items()}
 get_values = attrgetter(*(each.name for each in fields(EncodeOptions)))
 SURROGATES = "surrogatepass"  # The engine refuses half a surrogate pair, in the reference's words.
 
@@ -44,7 +45,7 @@ def make_texts_message(operation: str, digest: str, batch: Batch) -> Message:
         "operation": operation,
         "digest": digest,
         "options": kinds,
-        "id_dtype": np.dtype(batch.id_dtype).name,
+        "id_dtype": ID_DTYPE_NAMES[batch.id_dtype],
         "are_texts": batch.has_texts,
     }
     if batch.has_texts:

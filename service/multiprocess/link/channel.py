@@ -18,7 +18,6 @@ from functools import partial
 from itertools import count
 from typing import Any, cast
 
-import numpy as np
 from numpy.typing import NDArray
 
 from service.batching.work import Completion
@@ -31,14 +30,14 @@ from service.core.errors import (
     ServiceError,
 )
 from service.core.problem_details import as_service_error
-from service.multiprocess.link.frames import SIZES, Frame, Message, pack
-from service.multiprocess.link.shared_memory import MIN_SHARED_BYTES, LinkMemory, Loan, PeerMemory
+from service.multiprocess.link.frames import SIZES, Frame, Message, PlacedArray, pack
+from service.multiprocess.link.shared_memory import LinkMemory, Loan, PeerMemory
 
 logger = logging.getLogger(__name__)
 BUFFER_BYTES = 1 << 18  # The most bytes of small frames that are read at once.
 ANSWER, REFUSAL, CANCEL = "answer", "refusal", "cancel"
 MEMORY, RELEASE = "memory", "release"
-MAX_RELEASE_DELAY_S = 0.002  # The longest time that released loans wait for the next message.
+MAX_RELEASE_DELAY_S = 0.01  # The longest time that released loans wait for the next message.
 NO_CALL = NO_LOAN = 0
 
 EXPECTED: dict[str, type[ServiceError]] = {
@@ -74,6 +73,8 @@ class Link(asyncio.BufferedProtocol):
         self._replies: dict[int, Reply] = {}
         self._numbers = count(NO_CALL + 1)
         self._transport: asyncio.Transport | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop_thread = 0
         self._small = bytearray(BUFFER_BYTES)
         self._large: bytearray | None = None  # The frame that does not fit the small buffer.
         self._num_received = 0  # Bytes in the buffer that is being filled.
@@ -148,30 +149,26 @@ class Link(asyncio.BufferedProtocol):
 
     def _send(self, number: int, message: Message) -> None:
         assert self._transport is not None
-        arrays, offsets, loan = self._lend(message.arrays)
+        placed, loan = self._lend(message.arrays)
         released = [self._released.popleft() for _ in range(len(self._released))]
-        message = Message(message.kind, message.values, arrays)
-        pieces = pack(message, number, offsets, loan, released)
+        pieces = pack(message, placed, number, loan, released)
         if len(pieces) == 1:
             self._transport.write(pieces[0])
         else:
             self._transport.writelines(pieces)
 
-    def _lend(self, arrays: list[NDArray[Any]]) -> tuple[list[NDArray[Any]], list[int | None], int]:
-        """Place large arrays in shared memory; return all arrays, their offsets, and the loan.
-
-        The offset of an array that is sent itself is None.
-        """
-        if not self._is_mapped or all([array.nbytes < MIN_SHARED_BYTES for array in arrays]):
-            return arrays, [None] * len(arrays), NO_LOAN
+    def _lend(self, arrays: list[NDArray[Any]]) -> tuple[list[PlacedArray], int]:
+        """Place large arrays in shared memory; return all arrays, and their loan."""
+        if not self._is_mapped:
+            return [PlacedArray(array) for array in arrays], NO_LOAN
         assert self.memory is not None
-        placed = [self.memory.place(np.ascontiguousarray(array)) for array in arrays]
-        offsets = [self.memory.find_offset(array) for array in placed]
-        if all(offset is None for offset in offsets):
-            return placed, offsets, NO_LOAN
+        placed = [self.memory.place(array) for array in arrays]
+        lent = [each.array for each in placed if each.place is not None]
+        if not lent:
+            return placed, NO_LOAN
         loan = next(self._loan_numbers)
-        self._loans[loan] = placed
-        return placed, offsets, loan
+        self._loans[loan] = lent
+        return placed, loan
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Send the path of this process's memory to the peer."""
@@ -187,6 +184,7 @@ class Link(asyncio.BufferedProtocol):
 
     def _map(self, path: str) -> Message:
         """Map the memory of the peer, and answer whether it is mapped."""
+        self._loop, self._loop_thread = asyncio.get_running_loop(), threading.get_ident()
         try:
             self.peer_memory = PeerMemory(path)
         except OSError as error:
@@ -195,17 +193,19 @@ class Link(asyncio.BufferedProtocol):
 
     def _make_loan(self, number: int) -> Loan:
         """Make the loan to which borrowed arrays refer; it is released when none refers to it."""
-        loop, loop_thread = asyncio.get_running_loop(), threading.get_ident()
+        return Loan(partial(self._release, number))
 
-        def release() -> None:
-            self._released.append(number)
-            with contextlib.suppress(RuntimeError):  # The loop has ended, and so has the link.
-                if threading.get_ident() == loop_thread:
-                    self._plan_release()
-                else:
-                    loop.call_soon_threadsafe(self._plan_release)
-
-        return Loan(release)
+    def _release(self, number: int) -> None:
+        """Release a loan, on any thread."""
+        self._released.append(number)
+        if self._release_timer is not None:
+            return
+        assert self._loop is not None  # It received the loan.
+        with contextlib.suppress(RuntimeError):  # The loop has ended, and so has the link.
+            if threading.get_ident() == self._loop_thread:
+                self._plan_release()
+            else:
+                self._loop.call_soon_threadsafe(self._plan_release)
 
     def _plan_release(self) -> None:
         if self._release_timer is None and self._transport is not None:

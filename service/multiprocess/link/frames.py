@@ -11,7 +11,7 @@ import math
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
@@ -39,27 +39,34 @@ class Message:
     arrays: list[NDArray[Any]] = field(default_factory=list)
 
 
+class PlacedArray(NamedTuple):
+    """A contiguous array of a message.
+
+    Attributes:
+        array: the array.
+        place: its place in shared memory; None: the frame contains the array.
+    """
+
+    array: NDArray[Any]
+    place: Place | None = None
+
+
 def pack(
-    message: Message,
-    number: int,
-    offsets: Sequence[Place | None],
-    loan: int,
-    released: list[int],
+    message: Message, placed: Sequence[PlacedArray], number: int, loan: int, released: list[int]
 ) -> list[bytes | memoryview]:
     """Pack a message into the pieces of its frame.
 
     Args:
         message: the message.
+        placed: its arrays.
         number: the number of the call that the message makes, answers or cancels.
-        offsets: the place of each array in shared memory; None: the frame contains the array.
-        loan: the number of the loan of these arrays.
+        loan: the number of the loan of the arrays in shared memory.
         released: the numbers of the peer's loans that are released.
     """
-    parts = [*zip(message.arrays, offsets, strict=True)]
-    shapes = [(array.dtype.str, array.shape, offset) for array, offset in parts]
+    shapes = [(array.dtype.str, array.shape, place) for array, place in placed]
     head = orjson.dumps([message.kind, number, message.values, shapes, loan, released])
     head += b" " * (-len(head) % ALIGNMENT)
-    contained = [array for array, offset in parts if offset is None]
+    contained = [array for array, place in placed if place is None]
     size = sum([array.nbytes + -array.nbytes % ALIGNMENT for array in contained])
     pieces: list[bytes | memoryview] = [SIZES.pack(len(head), size), head]
     is_small = size <= MAX_JOINED_BYTES
@@ -82,12 +89,14 @@ class Frame:
 
     Attributes:
         content: the bytes of the frame.
+        body: the place in `content` where the arrays begin.
         message: the message, without arrays until `read_arrays` is called.
         number, loan, released: the arguments of `pack`.
         shapes: the dtype, shape and place of each array.
     """
 
     content: bytearray
+    body: int
     message: Message
     number: int
     shapes: list[Any]
@@ -98,14 +107,14 @@ class Frame:
     def of(cls, content: bytearray) -> Frame:
         """Read the head of a complete frame."""
         head_bytes, _ = SIZES.unpack_from(content)
-        head = orjson.loads(memoryview(content)[SIZES.size : SIZES.size + head_bytes])
+        body = SIZES.size + head_bytes
+        head = orjson.loads(memoryview(content)[SIZES.size : body])
         kind, number, values, shapes, loan, released = head
-        return cls(content, Message(kind, values), number, shapes, loan, released)
+        return cls(content, body, Message(kind, values), number, shapes, loan, released)
 
     def read_arrays(self, borrow: Callable[[Any, str, tuple[int, ...]], NDArray[Any]]) -> None:
         """Add the arrays to the message; `borrow` returns those that are in shared memory."""
-        head_bytes, _ = SIZES.unpack_from(self.content)
-        place = SIZES.size + head_bytes
+        place = self.body
         for dtype, shape, offset in self.shapes:
             if offset is not None:
                 self.message.arrays.append(borrow(offset, dtype, shape))

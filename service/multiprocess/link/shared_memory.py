@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from service.multiprocess.link.frames import PlacedArray
 from service.runtime.memory_pool import KEPT_BYTES, MemoryPool
 from vocabularies.batch.shared_rows import SharedMemory
 
@@ -107,16 +108,17 @@ class LinkMemory(MemoryPool):
         offset = int(address) - self.address
         return offset if 0 <= offset < len(self._all) else None
 
-    def place(self, array: NDArray[Any]) -> NDArray[Any]:
-        """Return a contiguous array in the file: a copy, or the array if it is there already.
-
-        An array of less than MIN_SHARED_BYTES is returned as it is.
-        """
-        if array.nbytes < MIN_SHARED_BYTES or self.find_offset(array) is not None:
-            return array
-        copy = self.take(array.nbytes)[: array.nbytes].view(array.dtype).reshape(array.shape)
-        copy[...] = array
-        return copy
+    def place(self, array: NDArray[Any]) -> PlacedArray:
+        """Find an array in the file, or copy it there; a small one is not placed."""
+        array = np.ascontiguousarray(array)
+        if array.nbytes < MIN_SHARED_BYTES:
+            return PlacedArray(array)
+        offset = self.find_offset(array)
+        if offset is None:
+            copy = self.take(array.nbytes)[: array.nbytes].view(array.dtype).reshape(array.shape)
+            copy[...] = array
+            array, offset = copy, self.find_offset(copy)
+        return PlacedArray(array, offset)
 
     def close(self) -> None:
         """Release all free blocks; the peer keeps its mapping."""

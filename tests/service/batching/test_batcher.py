@@ -10,14 +10,14 @@ from time import perf_counter
 import pytest
 
 from service.batching.batcher import Batcher
-from service.batching.runner import CostModel, LocalRunner
+from service.batching.runner import BeginEncode, CostModel, LocalRunner
 from service.batching.work import ClientGone, CostKey, DecodeWork, EncodeWork, Result
 from service.core.errors import DeadlinePassed, Draining, QueueFull
 from service.core.settings import Settings
 from service.observability.metrics import Metrics
 from tests.support.fake_engine import FakeEngine, byte_vocabulary
 from tests.support.waiting import run, until
-from vocabularies.batch.batch import EncodeOptions
+from vocabularies.batch.batch import Batch, EncodeOptions
 
 VOCABULARY = byte_vocabulary()
 OTHER = byte_vocabulary(257)
@@ -32,10 +32,11 @@ def rows(result: Result) -> list[bytes]:
     return [bytes(result.output.row(row).tolist()) for row in range(result.begin, result.end)]
 
 
-def make(engine: FakeEngine, **settings) -> Batcher:
+def make(engine: FakeEngine, begin_encode: BeginEncode | None = None, **settings) -> Batcher:
     settings = {"inline_batch_bytes": 0} | settings
     made, metrics = Settings(**settings), Metrics("test")
-    batcher = Batcher(LocalRunner(engine, made, metrics), made, metrics)
+    runner = LocalRunner(engine, made, metrics, begin_encode=begin_encode)
+    batcher = Batcher(runner, made, metrics)
     batcher.start()
     return batcher
 
@@ -59,6 +60,37 @@ def test_each_request_gets_its_own_rows_of_any_batch(inline):
         await asyncio.gather(*map(client, range(40)))
         assert batcher.queue_bytes == batcher.queue_rows == 0
         assert len(engine.batches) < 40 * 20
+        await batcher.stop(1)
+
+    run(scenario)
+
+
+def test_one_request_of_bytes_begins_on_the_loop_and_is_left_to_a_thread_if_it_fails():
+    async def scenario():
+        engine, begun, outcomes = FakeEngine(), [], ["begins", "fails", "not"] * 10
+
+        def begin_encode(vocabulary, batch, answer) -> bool:
+            begun.append(batch)
+            outcome = outcomes.pop(0)
+            if outcome != "not":
+                ids = engine.encode(vocabulary, batch) if outcome == "begins" else None
+                asyncio.get_running_loop().call_soon(answer, ids)
+            return outcome != "not"
+
+        batcher = make(engine, begin_encode)
+        texts = [str(number).encode() * 9 for number in range(30)]
+        for text in texts:
+            options = EncodeOptions(add_special_tokens=False)
+            item = EncodeWork(VOCABULARY, Batch.from_bytes([text]), options, num_bytes=len(text))
+            assert rows(await batcher.run(item)) == [text]
+            assert begun[-1].options is options
+        assert len(begun) == len(engine.batches) == 30
+        assert rows(await batcher.run(work("a string"))) == [b"a string"]
+        both = [EncodeWork(VOCABULARY, Batch.from_bytes([text]), num_bytes=9) for text in texts[:2]]
+        answers = [batcher.submit(each) for each in both]
+        assert [rows(await answer) for answer in answers] == [[text] for text in texts[:2]]
+        assert len(begun) == 30
+        assert batcher.queue_bytes == batcher.queue_rows == 0
         await batcher.stop(1)
 
     run(scenario)

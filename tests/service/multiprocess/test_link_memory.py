@@ -266,8 +266,8 @@ def test_a_range_without_views_is_lent_again():
 def test_an_array_is_placed_in_the_file_if_it_is_large(size):
     memory = LinkMemory(file_bytes=1 << 20)
     array = np.arange(size, dtype=np.uint8)
-    placed = memory.place(array)
+    placed = memory.place(array).array
     assert np.array_equal(placed, array)
     assert (memory.find_offset(placed) is not None) == (size >= MIN_SHARED_BYTES)
-    assert memory.place(placed) is placed
+    assert memory.place(placed).array is placed
     memory.close()

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+import numpy as np
 import pytest
 
 import service.engines.hybrid.member as module
 import service.engines.hybrid.several_gpus as several_gpus
-from gpu.errors import DeviceLost
+from gpu.errors import DeviceLost, OutOfMemory
 from service.engines.cpu.engine import CpuEngine
 from service.engines.hybrid.device_threads import DeviceThreads
 from service.engines.hybrid.member import MIN_RESTART_S, REST_S, STEADY_S, Member
 from service.engines.hybrid.several_gpus import SeveralGpus
+from tests.support.fake_engine import byte_vocabulary
 from tests.support.gpus.fake_gpu import FakeGpu
 from tests.support.waiting import wait_until
+from vocabularies.batch.batch import Batch, Encoded
+
+BYTES = byte_vocabulary()
+BATCH = Batch.from_bytes([b"letters"])
 
 
 class FakeProcess:
     """A process whose calls of `refresh` and `restart` wait while `answers` is cleared."""
 
     def __init__(self) -> None:
-        self.is_alive = True
+        self.is_alive = self.begins = True
+        self.begun: list[Callable[[Encoded | Exception], None]] = []
         self.num_restarts = self.num_kills = 0
         self.answers = threading.Event()
         self.answers.set()
@@ -39,6 +46,11 @@ class FakeProcess:
 
     def open_regions(self) -> None:
         pass
+
+    def begin_encode(self, vocabulary, batch, done) -> bool:
+        if self.begins:
+            self.begun.append(done)
+        return self.begins
 
     def refresh(self) -> None:
         assert self.answers.wait(60)
@@ -97,20 +109,22 @@ def test_one_that_does_not_pass_its_test_is_killed_and_rests_longer(member, proc
 
 
 def test_a_process_is_killed_while_a_batch_is_late(member, process, now):
-    with member.watched(10.0):
-        member.kill_if_late(now[0] + 10)
-        assert not process.num_kills
-        member.kill_if_late(now[0] + 11)
-        assert process.num_kills == 1
+    end = member.watch(10.0)
+    member.kill_if_late(now[0] + 10)
+    assert not process.num_kills
+    member.kill_if_late(now[0] + 11)
+    assert process.num_kills == 1
+    member.unwatch(end)
     member.kill_if_late(now[0] + 99)
     assert process.num_kills == 1
 
 
 def test_the_log_says_once_that_a_batch_is_late_and_once_that_it_has_ended(member, now, caplog):
     for later_s in (0, 100):
-        with member.watched(10.0 + later_s):
-            for each in range(5):
-                member.kill_if_late(now[0] + later_s + 11 + each)
+        end = member.watch(10.0 + later_s)
+        for each in range(5):
+            member.kill_if_late(now[0] + later_s + 11 + each)
+        member.unwatch(end)
         for each in range(5):
             member.kill_if_late(now[0] + later_s + 21 + each)
     texts = [record.getMessage().partition(": ")[0].partition(" ")[2] for record in caplog.records]
@@ -139,3 +153,62 @@ def test_a_start_that_hangs_is_killed(several, member, process, monkeypatch):
     process.answers.clear()
     wait_until(lambda: several.check() or process.num_kills)
     wait_until(lambda: several.check() or member.state == "ready")
+
+
+# Batches that no thread waits for.
+
+
+def begin(several: SeveralGpus) -> list[Encoded | None]:
+    """Begin a batch; return the list of its later answers."""
+    answers: list[Encoded | None] = []
+    assert several.begin_encode(BYTES, BATCH, answers.append)
+    return answers
+
+
+def test_a_begun_batch_is_counted_when_it_is_answered(several, member, process):
+    member.gpu.load(BYTES)
+    member.failures_in_row = 2
+    answers = begin(several)
+    assert (member.bytes_in_flight, member.num_batches) == (7, 0)
+    encoded = Encoded(np.zeros(0, np.int32), np.zeros(2, np.int64))
+    process.begun[0](encoded)
+    assert len(answers) == 1 and answers[0] is encoded
+    assert (member.bytes_in_flight, member.num_batches, member.num_bytes) == (0, 1, 7)
+    assert (member.failures_in_row, member._ends) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("error", "failures", "state"),
+    [
+        (RuntimeError("told to fail"), 1, "ready"),
+        (DeviceLost("ended"), 1, "resting"),
+        (OutOfMemory("told to"), 0, "ready"),
+    ],
+)
+def test_a_begun_batch_that_fails_is_left_to_a_thread(
+    several, member, process, error, failures, state
+):
+    member.gpu.load(BYTES)
+    answers = begin(several)
+    process.begun[0](error)
+    assert answers == [None]
+    assert (member.num_failures, member.state) == (failures, state)
+    assert (member.bytes_in_flight, member._ends) == (0, [])
+
+
+def test_a_process_is_killed_while_a_begun_batch_is_late(several, member, process, monkeypatch):
+    monkeypatch.setattr(several_gpus, "HANG_S", -1.0)
+    member.gpu.load(BYTES)
+    begin(several)
+    several.check()
+    assert process.num_kills == 1
+
+
+def test_a_batch_does_not_begin_where_no_process_takes_it(several, member, process):
+    assert not several.begin_encode(BYTES, BATCH, print)  # No GPU has the vocabulary.
+    member.gpu.load(BYTES)
+    process.begins = False
+    assert not several.begin_encode(BYTES, BATCH, print)
+    member.process = None
+    assert not several.begin_encode(BYTES, BATCH, print)
+    assert (member.bytes_in_flight, member.num_batches, member._ends) == (0, 0, [])

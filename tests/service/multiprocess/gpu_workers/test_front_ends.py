@@ -20,6 +20,13 @@ TEXTS = [bytes([byte]) * size for byte in b"abc" for size in (10, 90_000, 600_00
 def test_texts_of_front_ends_are_right_while_a_worker_is_killed(tmp_path, monkeypatch):
     monkeypatch.setattr(service.engines.hybrid.several_gpus, "CHECK_PERIOD_S", 0.05)
     workers = start_workers(CpuEngine(), tmp_path, crossover_bytes=1000)
+    begin_encode, begun = workers.engine.begin_encode, []
+
+    def note_begun(*arguments) -> bool:
+        begun.append(begin_encode(*arguments))
+        return begun[-1]
+
+    monkeypatch.setattr(workers.engine, "begin_encode", note_begun)
 
     async def scenario() -> None:
         async with linked_service(tmp_path, workers.engine, workers.memory) as (server, fronts):
@@ -62,5 +69,6 @@ def test_texts_of_front_ends_are_right_while_a_worker_is_killed(tmp_path, monkey
             assert workers.gpus[0]._memory.texts.num_allocations == num_texts
             after = [member.num_batches for member in workers.several.members]
             assert all(a > b for a, b in zip(after, num_batches, strict=True))
+            assert all(begun[-4:])
 
     run(scenario)

@@ -24,6 +24,6 @@ def test_an_answer_that_is_a_view_of_the_call_is_copied():
     server = WorkerServer(OwnGpu(gpu.device, gpu.opened()), memory)
     view = memory.array(mmap.PAGESIZE, "|u1", (2 * MIN_SHARED_BYTES,))
     answer = server._place(Message("answer", {}, [view, view[:10]]))
-    assert answer.places == [None, None]
-    assert np.array_equal(answer.message.arrays[0], view)
+    assert [each.place for each in answer.placed] == [None, None]
+    assert np.array_equal(answer.placed[0].array, view)
     os.close(file)

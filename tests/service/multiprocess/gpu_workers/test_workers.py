@@ -14,8 +14,8 @@ from service.multiprocess.gpu_workers.remote_gpu import RemoteGpu
 from service.multiprocess.link.shared_memory import FRONT_BYTES, LinkMemory, Loan, PeerMemory
 from tests.support.gpus.emulated_gpu_worker import handle_of
 from tests.support.gpus.gpu_workers import NEEDS_COMPILER, EmulatedWorkers, start_workers
-from tests.support.waiting import wait_until
-from vocabularies.batch.batch import Batch, EncodeOptions
+from tests.support.waiting import run, until, wait_until
+from vocabularies.batch.batch import Batch, Encoded, EncodeOptions
 from vocabularies.batch.shared_rows import SharedRows, SharedText
 from vocabularies.builtin import load
 
@@ -109,7 +109,7 @@ def test_texts_and_ids_stay_where_they_are(workers):
     assert texts.num_allocations == num_before
     for each in encoded:
         assert workers.memory.find_offset(each.ids) is not None
-        assert workers.memory.place(each.ids) is each.ids
+        assert workers.memory.place(each.ids).array is each.ids
         assert each.ids.tolist() == CPU.encode(BYTES, batch).ids.tolist()
     # The ids of a batch are not overwritten by the next ones, and their memory is used again.
     addresses = {each.ids.ctypes.data for each in encoded}
@@ -153,7 +153,7 @@ def test_arrays_of_front_ends_are_read_in_place(workers):
     peer = PeerMemory(front.path)
     peer.page_lock(workers.engine.share_host, min(FRONT_BYTES, 1 << 22))
     data = np.frombuffer(JOINED * 100, np.uint8)
-    lent = front.place(data)
+    lent = front.place(data).array
     released: list[bool] = []
     loan = Loan(lambda: released.append(True))
     array = peer.array(front.find_offset(lent), data.dtype.str, data.shape, loan)
@@ -165,6 +165,36 @@ def test_arrays_of_front_ends_are_read_in_place(workers):
     del array
     wait_until(lambda: released)
     front.close()
+
+
+def test_batches_that_workers_see_are_encoded_without_a_thread(workers):
+    large = np.frombuffer(JOINED * 100, np.uint8)
+    memory = workers.engine.host_memory(len(large))
+    memory[:] = large
+    seen = Batch(data=memory, offsets=np.array([0, 9, len(large)]))
+    begin = workers.engine.begin_encode
+
+    async def scenario() -> None:
+        answers: list[Encoded | None] = []
+        assert not begin(BYTES, Batch(data=large, offsets=seen.offsets), answers.append)
+        for gpu in workers.gpus:
+            gpu.refresh()  # It tells the worker of the new block.
+        num_before = [member.num_batches for member in workers.several.members]
+        for _ in range(3):  # The second time, with the connections and the blocks of the first.
+            for batch in (seen, seen, Batch.from_bytes([JOINED]), seen):
+                assert begin(BYTES, batch, answers.append)
+            await until(lambda: len(answers) == 4)
+            expected = [CPU.encode(BYTES, each) for each in (Batch.from_bytes([JOINED]), seen)]
+            found = sorted((each.ids.tolist() for each in answers), key=len)
+            assert found == [each.ids.tolist() for each in expected + [expected[1]] * 2]
+            assert {each.engine for each in answers} == {"gpu"}
+            answers.clear()
+        counts = [member.num_batches for member in workers.several.members]
+        assert all(b - a >= 6 for a, b in zip(num_before, counts, strict=True))
+        assert not any(member.bytes_in_flight for member in workers.several.members)
+
+    run(scenario)
+    run(scenario)  # On another loop.
 
 
 def test_errors_keep_their_class_and_blame_nobody(workers):
