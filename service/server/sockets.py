@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import ctypes
 import errno
+import logging
 import re
 import select
 import socket
@@ -18,6 +19,7 @@ from typing import Any, NamedTuple
 from service.core.settings import PREFIX, Settings
 from service.runtime.unix_sockets import prepare_unix_path, set_unix_mode
 
+logger = logging.getLogger(__name__)
 ACCEPT_S = 0.05  # Seconds to wait for unfinished handshakes before a port closes.
 HANDSHAKE_S = 1.0  # Maximum for handshakes that take longer, as with distant clients.
 MAX_ACCEPT_S = 0.5  # Maximum wait if new connections cannot be dropped.
@@ -122,6 +124,11 @@ def remove_unix_path(settings: Settings) -> None:
 
 
 def _find_addresses(settings: Settings) -> list[_Address]:
+    """Find the addresses of the setting `host`.
+
+    A name may have addresses that this machine lacks, as localhost has ::1 without IPv6. These are
+    left out unless there are no others.
+    """
     if not settings.has_ports:
         return []
     try:
@@ -130,10 +137,26 @@ def _find_addresses(settings: Settings) -> list[_Address]:
         )
     except OSError as error:
         raise ValueError(f"{PREFIX}HOST: {settings.host}: {error.strerror}") from error
-    return [
+    addresses = [
         _Address(family, kind, protocol, tuple(address))
         for family, kind, protocol, _, address in found
     ]
+    own = [each for each in addresses if _is_own(each)]
+    for each in addresses if own else ():
+        if each not in own:
+            host = each.socket_address[0]
+            logger.warning("%s: %s is no address of this machine", settings.host, host)
+    return own or addresses
+
+
+def _is_own(address: _Address) -> bool:
+    """Return whether an address belongs to this machine; its port may be in use."""
+    try:
+        with socket.socket(address.family, address.kind, address.protocol) as tried:
+            tried.bind(address.with_port(0).socket_address)
+    except OSError:
+        return False
+    return True
 
 
 def _bind(settings: Settings, address: _Address, *options: int) -> socket.socket:

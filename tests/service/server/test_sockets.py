@@ -149,3 +149,22 @@ def test_all_addresses_of_a_host_have_the_same_port(monkeypatch, bind):
     for each in bound:
         each.close()
     assert names == [("127.0.0.1", names[0][1]), ("127.0.0.2", names[0][1])]
+
+
+@pytest.mark.parametrize("bind", [bind_sockets, bind_shared_sockets])
+def test_addresses_of_a_name_that_the_machine_lacks_are_left_out(bind, monkeypatch, caplog):
+    def find(*addresses: str):
+        return lambda host, port, **_: [
+            (socket.AF_INET, socket.SOCK_STREAM, 6, "", (each, port)) for each in addresses
+        ]
+
+    lacking = "192.0.2.1"  # For documentation only: no machine has it.
+    settings = Settings(host="localhost", port=0)
+    monkeypatch.setattr(socket, "getaddrinfo", find(lacking, "127.0.0.1"))
+    (bound,) = bind(settings)
+    assert bound.getsockname()[0] == "127.0.0.1"
+    bound.close()
+    assert caplog.messages == [f"localhost: {lacking} is no address of this machine"]
+    monkeypatch.setattr(socket, "getaddrinfo", find(lacking))
+    with pytest.raises(ValueError, match=r"WARPTOK_HOST: .*: Cannot assign requested address"):
+        bind(settings)
