@@ -33,11 +33,12 @@ from service.corpus.runners.threads import ThreadRunner
 from service.engines.cpu.engine import CpuEngine
 from tests.support.data_files import ROOT
 from tests.support.inputs.corpora import folder_bytes, make_texts, write_jsonl
+from tests.support.waiting import GIVEN_UP_S
 from vocabularies import builtin
 from vocabularies.errors import VocabularyError
 
 VOCABULARY = builtin.load("gpt2")
-NUM_FILES, MAX_S = 4, 60.0
+NUM_FILES, MAX_S = 4, GIVEN_UP_S
 OPTIONS = ["-v", "gpt2", "--shard-tokens", "20000", "--parts", "4", "--engine", "cpu", "--quiet"]
 
 
@@ -136,16 +137,23 @@ def workers_of(pid: int) -> list[int]:
     return children_of(server)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("victim", ["worker", "parent", "interrupted"])
-def test_the_same_command_goes_on(tmp_path: Path, victim: str) -> None:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with files of documents, in which `one` has the shards of a run in one process."""
+    folder = tmp_path_factory.mktemp("processes")
     for number in range(NUM_FILES):
         texts = make_texts(10_000, seed=number, most_words=200)
-        write_jsonl(tmp_path / f"{number}.jsonl", texts)
-    one = start(tmp_path, "one", "--processes", "1")
+        write_jsonl(folder / f"{number}.jsonl", texts)
+    one = start(folder, "one", "--processes", "1")
     assert one.communicate(timeout=MAX_S)[1] == ""
-    process = start(tmp_path, "two", "--processes", "2")
-    wait_for_a_shard(tmp_path / "two")
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", ["worker", "parent", "interrupted"])
+def test_the_same_command_goes_on(folder: Path, victim: str) -> None:
+    process = start(folder, victim, "--processes", "2")
+    wait_for_a_shard(folder / victim)
     workers = workers_of(process.pid)
     assert len(workers) == 2
     if victim == "worker":
@@ -160,11 +168,11 @@ def test_the_same_command_goes_on(tmp_path: Path, victim: str) -> None:
         "interrupted": "warptok: stopped; run the same command again to continue\n",
     }
     assert (process.returncode, stderr) == (codes[victim], messages[victim])
-    assert not (tmp_path / "two" / "manifest.json").exists()
-    again = start(tmp_path, "two", "--processes", "3")
+    assert not (folder / victim / "manifest.json").exists()
+    again = start(folder, victim, "--processes", "3")
     _, stderr = again.communicate(timeout=MAX_S)
     assert (again.returncode, stderr) == (0, "")
-    assert folder_bytes(tmp_path / "two") == folder_bytes(tmp_path / "one")
+    assert folder_bytes(folder / victim) == folder_bytes(folder / "one")
 
 
 class Unreadable(Exception):
