@@ -99,9 +99,7 @@ def run_sanitized(
     }
     plugins = ["-p", "no:cacheprovider", "-p", "no:xdist", "-p", __name__]
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-s", *plugins, *arguments]
-    return subprocess.run(
-        command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=300
-    )
+    return subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
 
 
 def _find_library(name: str) -> str:
