@@ -62,7 +62,7 @@ def test_a_piece_with_one_seam_is_merged_whole_and_its_neighbours_are_not():
     assert check_long_pieces(vocabulary_of(doubled(b"ab", 6)), neighbours).whole < 3
 
 
-@pytest.mark.parametrize("period", [33, 37, 50, 51, 165, 170])
+@pytest.mark.parametrize("period", [33, 50, 51, 170])
 @pytest.mark.slow
 def test_a_long_period_has_the_ids_of_the_reference(period):
     """No window inside agrees with the next one: pieces of different lengths are merged whole."""
@@ -125,7 +125,7 @@ def test_merges_in_any_order_reach_every_level():
     assert cut.pieces == 1
 
 
-@pytest.mark.parametrize("size", [2048, 32 * 64 * 3, 200_000])
+@pytest.mark.parametrize("size", [2048, 32 * 64 * 3, 70_000])
 @pytest.mark.slow
 def test_a_piece_after_a_long_gap_begins_where_it_does(size):
     """A piece's end is looked for in steps; the next one begins in any word behind it."""

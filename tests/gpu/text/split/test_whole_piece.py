@@ -130,13 +130,12 @@ def test_a_chain_goes_through_tiles_and_parts(size, blocks):
     check(vocabulary_of([(b"a", b"a"), (b"aa", b"b")]), texts, blocks)
 
 
-@pytest.mark.parametrize("blocks", [1, 5])
+@pytest.mark.parametrize("blocks", [1, 40])
 @pytest.mark.slow
 def test_a_token_may_be_longer_than_parts(blocks):
     unit = "".join(map(chr, range(48, 122)))
     texts = [unit * 41, "x", unit[5:] * 3 + unit * 33]
     check(vocabulary_of(doubled(unit.encode(), 5)), texts, blocks)
-    check(vocabulary_of(doubled(unit.encode(), 5)), texts, 40 * blocks)
 
 
 @pytest.mark.parametrize("blocks", [1, 2, 3, 11, 100])
@@ -161,8 +160,7 @@ def test_so_have_pieces_of_published_vocabularies(name):
     assert check(load(name), texts, 6) < 60
 
 
-@pytest.mark.parametrize("times", [1, 3])
-@pytest.mark.parametrize("period", [165, 211, 700])
+@pytest.mark.parametrize(("period", "times"), [(165, 3), (211, 1), (700, 3)])
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.slow
 def test_an_engine_encodes_long_periods(device, period, times):
