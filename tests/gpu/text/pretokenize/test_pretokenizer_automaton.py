@@ -35,8 +35,8 @@ from tests.vocabularies.preprocessing.test_pretokenizers import every_tuple_once
 from vocabularies.preprocessing.class_patterns import to_code_points
 from vocabularies.preprocessing.pretokenizers import PRETOKENIZERS, pretokenize
 
-MAX_OWN_TEXTS = 300_000
-MAX_JOINED = 3_000_000
+MAX_OWN_TEXTS = 140_000
+MAX_JOINED = 1_000_000
 
 
 @functools.cache
