@@ -32,6 +32,7 @@ class LossyHandler(logging.Handler):
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLOUT)
         self._num_lost = 0
+        self._begin = b""  # Ends a line whose rest was lost.
 
     @override
     def emit(self, record: logging.LogRecord) -> None:
@@ -42,7 +43,8 @@ class LossyHandler(logging.Handler):
                 return
             if self._num_lost:
                 number, self._num_lost = self._num_lost, 0
-                self._write(self.format(_make_loss(record, number)))
+                # One write: what the poll promised has room for no second one.
+                line = f"{self.format(_make_loss(record, number))}\n{line}"
             self._write(line)
         except Exception:
             self.handleError(record)
@@ -52,10 +54,12 @@ class LossyHandler(logging.Handler):
         return bool(self._poll.poll(0 if self._num_lost else PATIENCE_MS))
 
     def _write(self, line: str) -> None:
-        data = line.encode("utf-8", "backslashreplace") + b"\n"
+        data = self._begin + line.encode("utf-8", "backslashreplace") + b"\n"
+        self._begin = b""
         for begin in range(0, len(data), PIPE_BUF):
             if begin and not self._is_writable():
                 self._num_lost += 1  # The rest of a traceback.
+                self._begin = b"\n"
                 return
             os.write(self._descriptor, data[begin : begin + PIPE_BUF])
 
