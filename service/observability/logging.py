@@ -107,10 +107,14 @@ def is_unlogged(record: logging.LogRecord) -> bool:
 
 
 def configure(settings: Settings, process: str = "") -> None:
-    """Write log lines to stderr, with the name of the process if there are several."""
+    """Write log lines to stderr, with the name of the process if there are several.
+
+    A process that was started without stderr writes none.
+    """
     level = settings.log_level.upper()
     form = JsonLines(process) if settings.log_format == "json" else TextLines(process)
-    handler = LossyHandler(sys.stderr.fileno())
+    has_log = sys.stderr is not None
+    handler = LossyHandler(sys.stderr.fileno()) if has_log else logging.NullHandler()
     handler.setFormatter(form)
     logging.basicConfig(level=level, handlers=[handler])
     # uvicorn's lines about starting and stopping repeat those of the service.

@@ -307,3 +307,15 @@ def test_an_answer_that_was_cut_off_is_logged_once(monkeypatch):
         record = logging.LogRecord("uvicorn.error", logging.ERROR, "", 0, "x", None, made)
         records.append(bool(server.filter(record)))
     assert records == [False, True]
+
+
+def test_a_process_without_stderr_writes_no_log(monkeypatch):
+    server, handlers = logging.getLogger("uvicorn.error"), []
+    monkeypatch.setattr(server, "filters", [])
+    monkeypatch.setattr(server, "level", server.level)
+    monkeypatch.setattr(
+        logging, "basicConfig", lambda **values: handlers.extend(values["handlers"])
+    )
+    monkeypatch.setattr("sys.stderr", None)
+    configure(Settings())
+    assert [type(each) for each in handlers] == [logging.NullHandler]
