@@ -234,11 +234,15 @@ class LocalRunner:
             if encoded is None:
                 with suppress(RuntimeError):  # After `shutdown`, which drops batches.
                     self._run_on_thread(works, lane, finish)
-            else:
+                return
+            try:
                 results = split_encoded(works, encoded)
-                # The texts are no longer needed: a front end gets their memory with the answer.
-                works[0].rows = [""] * len(works[0].rows)
-                finish(BatchResults(results, perf_counter() - begin))
+            except Exception as error:  # Else the batch would never end.
+                finish(error)
+                return
+            # The texts are no longer needed: a front end gets their memory with the answer.
+            works[0].rows = [""] * len(works[0].rows)
+            finish(BatchResults(results, perf_counter() - begin))
 
         return self._begin_encode(works[0].vocabulary, batch, answer)
 

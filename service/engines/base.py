@@ -129,7 +129,7 @@ class DeviceActivity:
 
     Attributes:
         state: "ready"; "resting" after failures; or "hanging" while a call does not return.
-        num_batches, num_bytes: the number of batches sent to the device, and their bytes.
+        num_batches, num_bytes: the number of batches that the device has ended, and their bytes.
         num_failures: the number of calls that failed or hung.
         bytes_in_flight: the bytes of the batches that it is computing.
     """

@@ -125,12 +125,16 @@ class SeveralGpus:
                 member.fail(result)
             answer(None)
 
-        if member.process is not None and member.process.begin_encode(vocabulary, batch, finish):
-            return True
-        member.unwatch(end)
-        with self._lock:
-            member.bytes_in_flight -= num_bytes
-        return False
+        has_begun = False
+        try:
+            if member.process is not None:
+                has_begun = member.process.begin_encode(vocabulary, batch, finish)
+        finally:
+            if not has_begun:
+                member.unwatch(end)
+                with self._lock:
+                    member.bytes_in_flight -= num_bytes
+        return has_begun
 
     def count(self, vocabulary: Vocabulary, batch: Batch) -> tuple[Int64s, dict[int, RowError]]:
         """Count the ids of each row; return the counts and the errors of refused rows."""

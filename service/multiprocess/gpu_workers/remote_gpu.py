@@ -200,11 +200,15 @@ class RemoteGpu:
         message.kind = "encode"
         found = [self._memory.find(array) for array in message.arrays]
         placed = [each for each in found if each is not None]
-        return len(placed) == len(found) and self._process.begin(
-            message,
-            placed,
-            lambda answer: done(answer if isinstance(answer, Exception) else read_encoded(answer)),
-        )
+
+        def finish(answer: Message | Exception) -> None:
+            try:
+                result = answer if isinstance(answer, Exception) else read_encoded(answer)
+            except Exception as error:
+                result = error
+            done(result)
+
+        return len(placed) == len(found) and self._process.begin(message, placed, finish)
 
     def decode(
         self, vocabulary: Vocabulary, ids: Int64s, offsets: Int64s, skip_special_tokens: bool

@@ -284,7 +284,10 @@ class WorkerProcess:
             answer: Message | Exception = DeviceLost("its process has ended")
         else:
             self._idle_watched.append(connection)
-            answer = self._read_answer(frame)
+            try:
+                answer = self._read_answer(frame)
+            except Exception as error:  # A fault of the worker; raised here, it would end no call.
+                answer = error
         if done is not None:
             done(answer)
 

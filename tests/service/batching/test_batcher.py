@@ -96,6 +96,25 @@ def test_one_request_of_bytes_begins_on_the_loop_and_is_left_to_a_thread_if_it_f
     run(scenario)
 
 
+def test_a_begun_batch_whose_ids_cannot_be_split_is_refused(monkeypatch):
+    async def scenario():
+        engine = FakeEngine()
+
+        def begin_encode(vocabulary, batch, answer) -> bool:
+            asyncio.get_running_loop().call_soon(answer, engine.encode(vocabulary, batch))
+            return True
+
+        batcher = make(engine, begin_encode)
+        monkeypatch.setattr("service.batching.runner.split_encoded", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            await batcher.run(EncodeWork(VOCABULARY, Batch.from_bytes([b"ab"]), num_bytes=2))
+        assert batcher.queue_bytes == batcher.queue_rows == 0
+        assert not batcher.long_lane.batches and not batcher.short_lane.batches
+        await batcher.stop(1)
+
+    run(scenario)
+
+
 def test_an_idle_engine_gets_the_first_request_at_once_and_a_busy_one_collects():
     async def scenario():
         engine = FakeEngine()

@@ -209,6 +209,9 @@ def test_a_batch_does_not_begin_where_no_process_takes_it(several, member, proce
     member.gpu.load(BYTES)
     process.begins = False
     assert not several.begin_encode(BYTES, BATCH, print)
+    process.begin_encode = lambda *arguments: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        several.begin_encode(BYTES, BATCH, print)
     member.process = None
     assert not several.begin_encode(BYTES, BATCH, print)
     assert (member.bytes_in_flight, member.num_batches, member._ends) == (0, 0, [])

@@ -197,6 +197,26 @@ def test_batches_that_workers_see_are_encoded_without_a_thread(workers):
     run(scenario)  # On another loop.
 
 
+@pytest.mark.parametrize(
+    "place", ["worker_process.WorkerProcess._read_answer", "remote_gpu.read_encoded"]
+)
+def test_a_begun_batch_ends_if_its_answer_cannot_be_read(workers, monkeypatch, place):
+    async def scenario() -> None:
+        answers: list[Encoded | None] = []
+        with monkeypatch.context() as context:
+            context.setattr(f"service.multiprocess.gpu_workers.{place}", lambda *_: 1 / 0)
+            batch = Batch.from_bytes([JOINED])
+            assert workers.engine.begin_encode(BYTES, batch, answers.append)
+            await until(lambda: answers)
+        assert answers == [None]
+        assert not any(member.bytes_in_flight for member in workers.several.members)
+        assert not any(member._ends for member in workers.several.members)
+
+    run(scenario)
+    for member in workers.several.members:
+        member.failures_in_row = 0
+
+
 def test_errors_keep_their_class_and_blame_nobody(workers):
     failures = [member.num_failures for member in workers.several.members]
     with pytest.raises(BadHandle, match="no memory of this device"):
