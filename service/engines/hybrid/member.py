@@ -41,7 +41,7 @@ class GpuProcess(Protocol):
         """Return whether the process can be called."""
 
     def kill(self) -> None:
-        """Kill the process; the threads that wait for it get a DeviceLost."""
+        """Kill the process; calls that wait for it get a DeviceLost."""
 
     def restart(self) -> None:
         """Start another process as a replacement, and wait until it has opened the device."""

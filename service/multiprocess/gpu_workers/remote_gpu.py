@@ -124,7 +124,7 @@ class RemoteGpu:
             raise DeviceLost("the service is being stopped")
 
     def kill(self) -> None:
-        """Kill the worker; the threads that wait for it get a DeviceLost error."""
+        """Kill the worker; calls that wait for it get a DeviceLost error."""
         self._process.kill()
 
     def refresh(self) -> None:

@@ -367,7 +367,7 @@ class WorkerProcess:
         return np.asarray(_Borrowed(self._memory.file.address + offset, dtype, shape, loan))
 
     def kill(self) -> None:
-        """Kill the process; the threads that wait for it get a DeviceLost error."""
+        """Kill the process; calls that wait for it get a DeviceLost error."""
         self._process.kill()
         self._shut()  # A process that a driver holds does not end, and keeps its ends open.
 
