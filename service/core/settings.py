@@ -127,8 +127,8 @@ class Settings(BaseSettings):
         None,
         description="File of the API keys that clients need: a JSON list of objects with name, "
         "sha256, scopes and optional rates, which `warptok key` writes. The service reads it "
-        "again when it changes. Unset, everybody may encode and decode, and vocabularies can "
-        "be managed on a loopback address only.",
+        "again when it changes and on SIGHUP. Unset, everybody may encode and decode, and "
+        "vocabularies can be managed on a loopback address only.",
     )
     tls_certificate: Path | None = Field(
         None,
