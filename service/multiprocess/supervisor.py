@@ -266,8 +266,8 @@ class Supervisor:
                 module = await asyncio.to_thread(import_module, "service.multiprocess.grpc_standby")
                 standby = module.GrpcStandby(self.children[0].settings)
                 await standby.start()
-            except (OSError, ValueError) as error:
-                logger.error("until the engine process is up, nothing answers gRPC: %s", error)
+            except Exception:  # It is only a refusal; the supervisor goes on.
+                logger.exception("until the engine process is up, nothing answers gRPC")
             await self.engine_is_up.wait()
             if standby is not None:
                 await standby.stop()

@@ -96,9 +96,11 @@ COUNTED: dict[str, Family] = {
         "Batches with rows that a slower engine or encoder computed than was meant.", ("reason",)
     ),
     "warptok_device_batches_total": Family(
-        "Batches given to each of several GPUs, those that failed included.", ("device",)
+        "Batches that ended on each of several GPUs, failed ones included.", ("device",)
     ),
-    "warptok_device_bytes_total": Family("Bytes given to each of several GPUs.", ("device",)),
+    "warptok_device_bytes_total": Family(
+        "Bytes of the batches that ended on each of several GPUs.", ("device",)
+    ),
     "warptok_device_failures_total": Family(
         "Calls that failed or hung on each of several GPUs; others computed their batches.",
         ("device",),
