@@ -107,6 +107,7 @@ def main() -> None:
     """Run the command line; exit with 2 if slowhttptest is not installed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=600.0, help="of each mode")
+    parser.add_argument("--modes", nargs="+", choices=[*MODES], default=[*MODES])
     parser.add_argument("--connections", type=int, default=10_000)
     parser.add_argument("--front-ends", type=int, default=0)
     parser.add_argument("--out", type=Path, help="JSON file for the results")
@@ -118,7 +119,7 @@ def main() -> None:
     rows = {}
     with tempfile.TemporaryDirectory() as folder:
         with service_process(Path(folder), settings) as running:
-            for mode in MODES:
+            for mode in args.modes:
                 url = f"http://127.0.0.1:{running.port}"
                 row = asyncio.run(measure(url, min(args.seconds, 60.0)))
                 rows[f"before {mode}"] = row
