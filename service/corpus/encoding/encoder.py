@@ -89,7 +89,12 @@ class DocumentEncoder:
         Raises:
             DiffersFromReference: the ids of a verified document differ from the reference's.
         """
-        batch = Batch(data=documents.data, offsets=documents.offsets, options=self.options)
+        batch = Batch(
+            data=documents.data,
+            offsets=documents.offsets,
+            options=self.options,
+            id_dtype=self.id_dtype,
+        )
         encoded = refuse_long(self.engine.encode(self.vocabulary, batch), self.max_ids)
         rejects, places, offsets = documents.rejects, documents.places, encoded.offsets
         numbers = np.arange(len(places))
@@ -224,6 +229,8 @@ def copy_with_begin_end_tokens(
 ) -> tuple[NDArray[np.integer[Any]], Int64s]:
     """Copy rows of ids to another dtype; rows that are not empty get begin and end tokens.
 
+    Rows that need neither are not copied.
+
     Args:
         ids: the rows, joined.
         offsets: int64[B + 1], where each row begins.
@@ -232,7 +239,9 @@ def copy_with_begin_end_tokens(
         dtype: uint16 or int32.
     """
     num_added = (begin_id >= 0) + (end_id >= 0)
-    if native is not None and ids.dtype == np.int32:
+    if not num_added and ids.dtype == dtype:
+        return ids, offsets
+    if native is not None and ids.dtype in (np.int32, np.uint16):
         out = np.empty(len(ids) + num_added * (len(offsets) - 1), dtype)
         out_offsets = np.empty(len(offsets), np.int64)
         native.add_begin_end_tokens(

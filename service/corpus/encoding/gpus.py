@@ -51,8 +51,11 @@ class Gpus:
         return self._engines()[0].status()
 
     def host_memory(self, num_bytes: int) -> NDArray[np.uint8]:
-        """Allocate memory from which the first engine reads fastest."""
-        return self._engines()[0].host_memory(num_bytes)
+        """Allocate memory that all GPUs read directly; ordinary memory until they are open."""
+        opening = self._opening
+        if opening.done() and opening.exception() is None and (engines := opening.result()):
+            return engines[0].host_memory(num_bytes)
+        return np.empty(num_bytes, np.uint8)
 
     def encode(self, vocabulary: Vocabulary, batch: Batch) -> Encoded:
         """Encode each row on the engine with the fewest waiting bytes.

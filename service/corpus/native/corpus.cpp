@@ -4,16 +4,17 @@
 //
 //     extract(block, key) -> offsets int64[B + 1], places int64[B], rejects [(place, reason)]
 //     split(block) -> offsets int64[B + 1], places int64[B]
-//     add_begin_end_tokens(ids int32[T], offsets int64[B + 1], begin, end, out, out_offsets int64[B + 1])
+//     add_begin_end_tokens(ids[T], offsets int64[B + 1], begin, end, out, out_offsets int64[B + 1])
 //
 // `block` is a writable buffer of whole lines: lines of JSON, which have the text at `key`, or lines of text. The texts
 // are joined at the beginning of the block. No text is longer than its line, so nothing is overwritten before it was
 // read. A place is the first byte of a line. Blank lines are no documents.
 //
-// `add_begin_end_tokens` copies rows to `out`, whose elements are uint16 or int32. Each row that is not empty gets the
-// token `begin` before it and `end` behind it; -1 adds none.
+// `add_begin_end_tokens` copies rows to `out`; the elements of `ids` and `out` are uint16 or int32. Each row that is not
+// empty gets the token `begin` before it and `end` behind it; -1 adds none.
 #include "../../engines/cpu/native/python_buffers.hpp"
 
+#include <algorithm>
 #include <vector>
 
 #include "json_text.hpp"
@@ -85,17 +86,17 @@ struct BeginEndTokens {
     int begin, end;
 };
 
-template <typename Id>
-void copy_rows(const int32_t* ids, const int64_t* offsets, size_t num_rows, BeginEndTokens tokens, Id* out,
+template <typename From, typename Id>
+void copy_rows(const From* ids, const int64_t* offsets, size_t num_rows, BeginEndTokens tokens, Id* out,
                int64_t* out_offsets) {
     Id* at = out;
     out_offsets[0] = 0;
     for (size_t row = 0; row < num_rows; row++) {
-        const int32_t* id = ids + offsets[row];
-        const int32_t* const row_end = ids + offsets[row + 1];
+        const From* id = ids + offsets[row];
+        const From* const row_end = ids + offsets[row + 1];
         const bool is_empty = id == row_end;
         if (tokens.begin >= 0 && !is_empty) *at++ = static_cast<Id>(tokens.begin);
-        while (id < row_end) *at++ = static_cast<Id>(*id++);
+        at = std::copy(id, row_end, at);
         if (tokens.end >= 0 && !is_empty) *at++ = static_cast<Id>(tokens.end);
         out_offsets[row + 1] = at - out;
     }
@@ -153,15 +154,18 @@ PyObject* add_begin_end_tokens(PyObject*, PyObject* arguments) {
     const size_t num_offsets = offset_view.size<int64_t>();
     if (num_offsets == 0 || out_offset_view.size<int64_t>() != num_offsets) return refuse("offsets of other rows");
     const size_t num_rows = num_offsets - 1, num_added = (tokens.begin >= 0) + (tokens.end >= 0);
-    const size_t most = id_view.size<int32_t>() + num_rows * num_added;
-    const bool is_narrow = out_view.buffer.itemsize == 2;
+    const bool are_narrow = id_view.buffer.itemsize == 2, is_narrow = out_view.buffer.itemsize == 2;
+    const size_t most = static_cast<size_t>(id_view.buffer.len) / (are_narrow ? 2 : 4) + num_rows * num_added;
     if (static_cast<size_t>(out_view.buffer.len) < most * (is_narrow ? 2 : 4)) return refuse("too few ids in out");
     const bool is_done = run_unlocked([&] {
-        const auto* const from = id_view.elements<int32_t>();
         const auto* const begins = offset_view.elements<int64_t>();
         auto* const to = out_offset_view.elements<int64_t>();
-        if (is_narrow) copy_rows(from, begins, num_rows, tokens, out_view.elements<uint16_t>(), to);
-        else copy_rows(from, begins, num_rows, tokens, out_view.elements<int32_t>(), to);
+        const auto copy = [&](const auto* from) {
+            if (is_narrow) copy_rows(from, begins, num_rows, tokens, out_view.elements<uint16_t>(), to);
+            else copy_rows(from, begins, num_rows, tokens, out_view.elements<int32_t>(), to);
+        };
+        if (are_narrow) copy(id_view.elements<uint16_t>());
+        else copy(id_view.elements<int32_t>());
     });
     if (!is_done) return nullptr;
     Py_RETURN_NONE;

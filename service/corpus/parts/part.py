@@ -20,6 +20,7 @@ from service.corpus.parts.ordered import OrderedRun, Stopped
 from service.corpus.parts.progress import PartProgress
 from service.corpus.parts.rejects import RejectFile
 from service.corpus.parts.shards import Shards
+from service.corpus.reading.line_blocks import allocate
 from service.corpus.reading.readers import LoadDocuments, read_documents
 
 
@@ -166,10 +167,12 @@ def _make_tasks(
     wait_for_turn: Callable[[], None],
 ) -> Iterator[Callable[[], _Block]]:
     """Yield tasks, each of which loads and encodes a block."""
+    # The pool of the CPU engine would keep more memory than malloc does.
+    take = allocate if encoder.engine.name == "cpu" else encoder.engine.host_memory
     for number in range(done.cursor.input, files.stop):
         start = done.cursor.place if number == done.cursor.input else 0
         try:
-            for load in read_documents(job.inputs[number], start, job, wait_for_turn):
+            for load in read_documents(job.inputs[number], start, job, wait_for_turn, take):
                 yield partial(_encode, number, load, encoder)
                 del load
         except UnreadableInput as error:

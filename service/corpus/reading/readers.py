@@ -21,14 +21,19 @@ from service.corpus.inputs import (
     unpack,
 )
 from service.corpus.job import Job
-from service.corpus.reading.line_blocks import Limits, read_line_blocks
+from service.corpus.reading.line_blocks import Limits, allocate, read_line_blocks
 from service.corpus.reading.lines import json_documents, line_documents
+from service.runtime.memory_pool import Take
 
 LoadDocuments = Callable[[], Documents]
 
 
 def read_documents(
-    file: Input, start: int, job: Job, wait_for_turn: Callable[[], None]
+    file: Input,
+    start: int,
+    job: Job,
+    wait_for_turn: Callable[[], None],
+    take: Take = allocate,
 ) -> Iterator[LoadDocuments]:
     """Yield functions that load one block of documents each, in order, from a place on.
 
@@ -37,13 +42,15 @@ def read_documents(
         start: the place of the first document.
         job: the job.
         wait_for_turn: returns when no earlier block is in memory; called for large documents.
+        take: allocates the memory of a block of lines.
 
     Raises:
         UnreadableInput: the file cannot be read; the yielded functions may also raise this.
         NotInstalled: the format needs a package that is not installed.
     """
     if file.format in ("jsonl", "lines"):
-        yield from _read_lines(file, start, job, wait_for_turn)
+        limits = Limits(job.max_document_bytes, job.is_digested, wait_for_turn, take)
+        yield from _read_lines(file, start, job, limits)
     elif file.format == "text":
         yield from _read_text(file, start, job, wait_for_turn)
     elif file.format in ("parquet", "arrow"):
@@ -60,10 +67,7 @@ def read_documents(
         yield from read_sequences(file, start, job)
 
 
-def _read_lines(
-    file: Input, start: int, job: Job, wait_for_turn: Callable[[], None]
-) -> Iterator[LoadDocuments]:
-    limits = Limits(job.max_document_bytes, job.is_digested, wait_for_turn)
+def _read_lines(file: Input, start: int, job: Job, limits: Limits) -> Iterator[LoadDocuments]:
     render = None
     if job.chat_template:
         from service.corpus.reading.chats import ChatRenderer, chat_documents

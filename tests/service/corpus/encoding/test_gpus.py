@@ -26,12 +26,16 @@ class Waiting:
 
     def __init__(self) -> None:
         self.sizes: list[int] = []
+        self.memory = object()
         self.may_end = threading.Event()
 
     def encode(self, vocabulary: Any, batch: Batch) -> Encoded:
         self.sizes.append(batch.size)
         assert self.may_end.wait(120)
         return Encoded(batch.data, batch.offsets)
+
+    def host_memory(self, num_bytes: int) -> Any:
+        return self.memory
 
     def close(self) -> None:
         self.sizes.append(-1)
@@ -64,11 +68,13 @@ def test_the_cpu_encodes_until_the_gpus_are_open():
     opening: Future[Any] = Future()
     opened = Gpus(CpuEngine(1), opening)
     assert opened.encode(VOCABULARY, Batch(["ACGT"])).engine == "cpu"
+    assert len(opened.host_memory(9)) == 9
     gpu = Waiting()
     gpu.may_end.set()
     opening.set_result([gpu])
     opened.encode(VOCABULARY, Batch(["ACGTA"]))
     assert gpu.sizes == [5]
+    assert opened.host_memory(9) is gpu.memory
 
 
 def test_a_gpu_that_cannot_be_opened_ends_the_job():

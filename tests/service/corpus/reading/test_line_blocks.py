@@ -15,7 +15,7 @@ from service.corpus import inputs
 from service.corpus.documents import Reject
 from service.corpus.inputs import Input, InputDigest, UnreadableInput
 from service.corpus.reading import line_blocks
-from service.corpus.reading.line_blocks import Limits, read_line_blocks
+from service.corpus.reading.line_blocks import Limits, allocate, read_line_blocks
 
 BLOCK = 64
 PACK: dict[str, Callable[[bytes], bytes]] = {
@@ -46,7 +46,7 @@ def read(
     path = folder / "file"
     path.write_bytes(PACK[packing](data))
     file = Input(str(path), path.stat().st_size, "lines")
-    limits = Limits(max_bytes, True, lambda: None)
+    limits = Limits(max_bytes, True, lambda: None, allocate)
     lines, rejects, digest = [], [], InputDigest(file.size)
     end = start
     for load in read_line_blocks(file, start, limits):
@@ -119,7 +119,7 @@ def test_damaged_files_are_named(tmp_path: Path, packing: str) -> None:
     path.write_bytes(packed[: len(packed) - 40])
     file = Input(str(path), path.stat().st_size, "lines")
     with pytest.raises(UnreadableInput, match="damaged"):
-        for load in read_line_blocks(file, 0, Limits(1 << 20, True, lambda: None)):
+        for load in read_line_blocks(file, 0, Limits(1 << 20, True, lambda: None, allocate)):
             load()
 
 
@@ -127,7 +127,7 @@ def test_a_file_that_shrank_is_unreadable(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"a\n" * 100)
     file = Input(str(path), 200, "lines")
-    blocks = list(read_line_blocks(file, 0, Limits(1 << 20, True, lambda: None)))
+    blocks = list(read_line_blocks(file, 0, Limits(1 << 20, True, lambda: None, allocate)))
     path.write_bytes(b"a\n" * 10)
     with pytest.raises(UnreadableInput, match="shorter"):
         for load in blocks:

@@ -1,0 +1,31 @@
+"""Begin and end tokens: the extension and Python code copy the same ids."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.corpus.encoding import encoder
+from service.corpus.encoding.encoder import NONE, copy_with_begin_end_tokens
+
+IDS, OFFSETS = [7, 8, 9, 65_535, 3], np.array([0, 2, 2, 5], np.int64)
+
+
+@pytest.mark.parametrize("begin", [NONE, 1])
+@pytest.mark.parametrize("end", [NONE, 2])
+@pytest.mark.parametrize("given", [np.uint16, np.int32])
+@pytest.mark.parametrize("wanted", [np.uint16, np.int32])
+def test_copies_of_rows(
+    monkeypatch: pytest.MonkeyPatch, begin: int, end: int, given: Any, wanted: Any
+) -> None:
+    arguments = (np.array(IDS, given), OFFSETS, begin, end, wanted)
+    first, last = [begin] * (begin >= 0), [end] * (end >= 0)
+    expected = [*first, 7, 8, *last, *first, 9, 65_535, 3, *last]
+    for _ in range(2):
+        ids, offsets = copy_with_begin_end_tokens(*arguments)
+        assert (ids.dtype, ids.tolist()) == (wanted, expected)
+        empty = 2 + len(first) + len(last)
+        assert offsets.tolist() == [0, empty, empty, len(expected)]
+        monkeypatch.setattr(encoder, "native", None)
