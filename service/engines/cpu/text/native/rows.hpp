@@ -112,7 +112,7 @@ class TextEncoder {
         return out;
     }
 
-    int32_t* encode_piece(const uint8_t* at, const uint8_t* end, int32_t* out) {
+    __attribute__((noinline)) int32_t* encode_piece(const uint8_t* at, const uint8_t* end, int32_t* out) {
         if (readable_end_ - at < READABLE) {
             uint8_t copy[2 * READABLE] = {};
             std::memcpy(copy, at, static_cast<size_t>(end - at));
@@ -140,14 +140,14 @@ class TextEncoder {
         return begin ? at + begin : add_by_automaton(at, end);
     }
 
-    const uint8_t* add_by_automaton(const uint8_t* at, const uint8_t* end) {
+    __attribute__((noinline)) const uint8_t* add_by_automaton(const uint8_t* at, const uint8_t* end) {
         const uint8_t* piece_end = pretokenizer_.automaton().find_end(at, end);
         pieces_.add(at, static_cast<size_t>(piece_end - at));
         return piece_end;
     }
 
     // Copies a text near the end of the readable memory, and encodes the copy.
-    int32_t* encode_tail(const uint8_t* at, const uint8_t* end, int32_t* out) {
+    __attribute__((noinline)) int32_t* encode_tail(const uint8_t* at, const uint8_t* end, int32_t* out) {
         out = pieces_.write(out);
         uint8_t copy[2 * READABLE] = {};
         std::memcpy(copy, at, static_cast<size_t>(end - at));

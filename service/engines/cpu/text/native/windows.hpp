@@ -56,8 +56,10 @@ inline int highest_bit(uint64_t mask) { return 63 - __builtin_clzll(mask); }
 inline void add_wide_characters(const uint8_t* at, uint64_t high, const CharacterTable& classes, Window& window) {
     uint64_t run = 0;
     uint8_t run_kind = 0;
-    auto put = [&](uint64_t& mask, int flag) { mask |= run & -static_cast<uint64_t>((run_kind & flag) != 0); };
-    auto put_run = [&] {
+    auto put = [&](uint64_t& mask, int flag) __attribute__((always_inline)) {
+        mask |= run & -static_cast<uint64_t>((run_kind & flag) != 0);
+    };
+    auto put_run = [&]() __attribute__((always_inline)) {
         put(window.letter, LETTER);
         put(window.digit, DIGIT);
         put(window.mark, MARK);
