@@ -4,7 +4,7 @@
 # make test-rest  run what make test leaves out: slow tests, all random examples, tests with torch
 # make search   run the property tests with four times the random examples, other ones than last time
 # make clients  make environments for the tests with clients of other systems
-# make integrations  install Ray and datatrove into .venv, for the tests beside them
+# make integrations  install Ray, datatrove and Zig into .venv, for the tests beside them
 # make fuzz     send a million changed messages and uploads to every API; FUZZ_ARGS="--seed 2"
 # make schemathesis  send requests made from openapi.json to a service of its own; no answer may be
 #               a 5xx or one that openapi.json does not describe
@@ -77,7 +77,7 @@ clients: $(CLIENTS:%=.clients/%/.installed)
 
 integrations: $(VENV)/.installed-dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile \
-	  "ray[data,serve]==2.60.*" datatrove==0.10.1
+	  "ray[data,serve]==2.60.*" datatrove==0.10.1 "ziglang==0.17.*"
 
 fuzz: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.fuzz $(FUZZ_ARGS)

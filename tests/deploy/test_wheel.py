@@ -7,6 +7,7 @@ import os
 import runpy
 import subprocess
 import sys
+import sysconfig
 import tomllib
 import zipfile
 from pathlib import Path
@@ -62,6 +63,31 @@ def test_the_compiler_and_the_names_are_for_the_architecture(architecture: str) 
     assert (
         BUILD["compiler_variables"]("g++", architecture)["CXX"] == f"{architecture}-linux-gnu-g++"
     )
+
+
+def sources() -> list[str]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    modules = project["tool"]["setuptools"]["ext-modules"]
+    return [source for module in modules for source in module["sources"]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", BUILD["ARCHITECTURES"])
+@pytest.mark.parametrize("source", sources())
+def test_the_wheels_compiler_compiles_each_extension(
+    source: str, architecture: str, tmp_path: Path
+) -> None:
+    pytest.importorskip("ziglang", reason="make integrations")
+    compiler = BUILD["compiler_variables"]("zig", architecture)["CXX"].split()
+    options = ["-std=c++17", "-fPIC", "-O0", f"-I{sysconfig.get_path('include')}"]
+    done = subprocess.run(
+        [*compiler, *options, "-c", source, "-o", tmp_path / "object"],
+        cwd=ROOT,
+        env={**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture(scope="module")

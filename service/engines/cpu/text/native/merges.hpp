@@ -40,12 +40,22 @@ __attribute__((always_inline)) inline void set_lane(Numbers& numbers, size_t lan
     numbers = LANES == static_cast<int32_t>(lane) ? number - Numbers{} : numbers;
 }
 
+// Makes each number the least of itself and of the number at its place in PLACES.
+template <int... PLACES>
+__attribute__((always_inline)) inline void fold(Numbers& numbers) {
+#if defined(__clang__)
+    Numbers moved = __builtin_shufflevector(numbers, numbers, PLACES...);
+#else
+    Numbers moved = __builtin_shuffle(numbers, Numbers{PLACES...});
+#endif
+    numbers = moved < numbers ? moved : numbers;
+}
+
 __attribute__((always_inline)) inline int32_t least_of(const Numbers& all) {
     Numbers numbers = all;
-    auto fold = [&](const Numbers& moved) __attribute__((always_inline)) { numbers = moved < numbers ? moved : numbers; };
-    fold(__builtin_shuffle(numbers, Numbers{4, 5, 6, 7, 0, 1, 2, 3}));
-    fold(__builtin_shuffle(numbers, Numbers{2, 3, 0, 1, 6, 7, 4, 5}));
-    fold(__builtin_shuffle(numbers, Numbers{1, 0, 3, 2, 5, 4, 7, 6}));
+    fold<4, 5, 6, 7, 0, 1, 2, 3>(numbers);
+    fold<2, 3, 0, 1, 6, 7, 4, 5>(numbers);
+    fold<1, 0, 3, 2, 5, 4, 7, 6>(numbers);
     return numbers[0];
 }
 
