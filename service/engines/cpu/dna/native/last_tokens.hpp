@@ -231,7 +231,11 @@ class LastTokens {
 
     // The option of a record that the last token in front of the first option leaves.
     static Last choose(uint64_t record, Last before) {
+#if defined(__clang__)      // It makes a branch of the other form, which one place in six mispredicts.
+        return static_cast<Last>(record >> LAST_BITS * !has_signature(record, before));
+#else
         return static_cast<Last>(has_signature(record, before) ? record : record >> LAST_BITS);
+#endif
     }
 
     // Whether a record with a list has a block by more letters, and its record for the latest letters.
