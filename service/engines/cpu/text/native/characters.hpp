@@ -15,9 +15,6 @@
 
 namespace text {
 
-// For functions that run for each pretoken or character: GCC 13 does not inline all of them by itself.
-#define ALWAYS_INLINE inline __attribute__((always_inline))
-
 // Bits of a character's class, as service/engines/cpu/text/tables.py makes them.
 enum Class : uint8_t {
     LETTER = 1,     // \p{L}
@@ -34,8 +31,8 @@ struct Character {
     int num_bytes;
 };
 
-// Reads a character of valid UTF-8.
-ALWAYS_INLINE Character read_character(const uint8_t* at) {
+// Reads a character of valid UTF-8. The attribute is for GCC 13, which would call it.
+__attribute__((always_inline)) inline Character read_character(const uint8_t* at) {
     uint32_t lead = at[0];
     if (lead < 0x80) return {lead, 1};
     if (lead < 0xE0) return {(lead & 0x1F) << 6 | (at[1] & 0x3Fu), 2};

@@ -419,7 +419,8 @@ class PieceEncoder {
     }
 
     // Takes the next pretoken, whose first 16 bytes are readable, and fetches its bucket to the processor's cache.
-    ALWAYS_INLINE void add(const uint8_t* at, size_t size) {
+    // The attribute is for GCC 13, which would call it.
+    __attribute__((always_inline)) void add(const uint8_t* at, size_t size) {
         Pending& next = pending_[num_pending_++];
         next.at = at;
         if (__builtin_expect(size > MAX_KEY, 0)) {
