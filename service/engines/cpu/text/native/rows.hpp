@@ -112,6 +112,7 @@ class TextEncoder {
         return out;
     }
 
+    // Not inlined, as two functions below, so that `add` is in line where windows are added, and nowhere else.
     __attribute__((noinline)) int32_t* encode_piece(const uint8_t* at, const uint8_t* end, int32_t* out) {
         if (readable_end_ - at < READABLE) {
             uint8_t copy[2 * READABLE] = {};
