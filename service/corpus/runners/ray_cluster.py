@@ -5,6 +5,7 @@ If a node is lost, Ray restarts its part, which continues from the checkpoint.
 
 from __future__ import annotations
 
+import re
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from service.corpus.parts.part import PartResult
 from service.corpus.parts.progress import Progress
 from service.corpus.runners.remote_part import (
     Counts,
+    OtherNode,
     PartLost,
     RemoteJob,
     RemotePart,
@@ -32,6 +34,7 @@ CANCEL_S = 20.0
 CONNECT_S = 10.0
 MAX_RETRIES = 100
 """How many times a part is restarted after its node or process was lost."""
+NO_MODULE = re.compile(r"No module named '([\w.]+)'")  # Ray reports it in several exceptions.
 
 
 class Resources(NamedTuple):
@@ -88,7 +91,7 @@ class RayRunner:
         Raises:
             ConnectionError: there is no cluster.
             ValueError: "gpu" was requested and the cluster has no GPU, or no node has enough cores.
-            OtherNode: a node has another folder or another version.
+            OtherNode: a node has another folder or another version, or lacks this package.
             PartLost: the cluster was lost.
         """
         _check_address(self.address)
@@ -126,7 +129,7 @@ class RayRunner:
                 ready, waiting = ray.wait(waiting, timeout=POLL_S)
                 for ref in ready:
                     done[refs[ref]] = _get(ref)
-                self._note(ray.get(tally.take.remote()))
+                self._note(_get(tally.take.remote()))
         except BaseException:  # One has failed, or Ctrl-C.
             _cancel(waiting)
             raise
@@ -194,19 +197,22 @@ def _run(remote: RemoteJob, number: int, tally: Any) -> RemotePart:
     return part
 
 
-def _get(ref: Any) -> RemotePart:
-    """Return the result of an ended part, or raise its error.
+def _get(ref: Any) -> Any:
+    """Return the result of an ended call, or raise its error.
 
     Raises:
+        OtherNode: the node does not have this package, or one that it needs.
         PartLost: the error comes from Ray and not from the part.
     """
     try:
-        part: RemotePart = ray.get(ref)
-    except RayTaskError as error:
-        raise error.cause from None
+        return ray.get(ref)
     except RayError as error:
+        if missing := NO_MODULE.search(str(error)):
+            message = "install 'warptok[ray]' for the Python of Ray on every node"
+            raise OtherNode(f"a node has no module {missing[1]!r}; {message}") from None
+        if isinstance(error, RayTaskError):
+            raise error.cause from None
         raise PartLost(f"the cluster has lost a part: {error}") from error
-    return part
 
 
 def _cancel(refs: list[Any]) -> None:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -46,9 +47,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def start(folder: Path, out: str, *options: str, more: str = "") -> subprocess.Popen[str]:
+def start(folder: Path, out: str, *options: str, first: str = "") -> subprocess.Popen[str]:
     """Start the command there, with paths that are relative."""
-    files = [f"{number}.jsonl" for number in range(NUM_FILES)] + ([more] if more else [])
+    files = ([first] if first else []) + [f"{number}.jsonl" for number in range(NUM_FILES)]
     command = [sys.executable, "-m", "service", "corpus", *files, "--out", out, *OPTIONS, *options]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     pipe = subprocess.PIPE
@@ -57,10 +58,20 @@ def start(folder: Path, out: str, *options: str, more: str = "") -> subprocess.P
     )
 
 
-def run(folder: Path, out: str, *options: str, more: str = "") -> subprocess.CompletedProcess[str]:
-    process = start(folder, out, *options, more=more)
-    stdout, stderr = process.communicate(timeout=MAX_S)
+def run(folder: Path, out: str, *options: str, first: str = "") -> subprocess.CompletedProcess[str]:
+    process = start(folder, out, *options, first=first)
+    stdout, stderr = wait_for(process)
     return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
+
+
+def wait_for(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """Return what the command has printed when it has ended; kill it if it takes too long."""
+    try:
+        return process.communicate(timeout=MAX_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        raise
 
 
 def wait_for_parts(folder: Path, count: int) -> None:
@@ -88,7 +99,7 @@ def test_a_run_that_was_stopped_goes_on_without_the_cluster(cluster: Any, folder
     process = start(folder, "stopped", "--ray", cluster.address)
     wait_for_parts(folder / "stopped", 1)
     process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=MAX_S)
+    _, stderr = wait_for(process)
     assert (process.returncode, stderr) == (
         130,
         "warptok: stopped; run the same command again to continue\n",
@@ -101,7 +112,7 @@ def test_a_run_that_was_stopped_goes_on_without_the_cluster(cluster: Any, folder
 def test_errors_are_those_of_the_part(cluster: Any, folder: Path) -> None:
     damaged = folder / "damaged.jsonl.gz"
     damaged.write_bytes(b"\x1f\x8b\x08\x00damaged")
-    done = run(folder, "failed", "--ray", cluster.address, more=damaged.name)
+    done = run(folder, "failed", "--ray", cluster.address, first=damaged.name)
     assert done.returncode == 2
     assert f"warptok: {damaged.name}: " in done.stderr
     damaged.unlink()
@@ -120,9 +131,24 @@ def test_a_node_is_lost(cluster: Any, folder: Path) -> None:
     wait_for_parts(folder / "lost", 2)
     cluster.remove_node(node, allow_graceful=False)
     assert process.poll() is None
-    _, stderr = process.communicate(timeout=MAX_S)
+    _, stderr = wait_for(process)
     assert process.returncode == 1, stderr
     assert folder_bytes(folder / "lost") == folder_bytes(folder / "local")
+
+
+def test_a_node_without_the_package_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ray.exceptions import RaySystemError, RayTaskError
+
+    from service.corpus.runners import ray_cluster
+
+    cause = RaySystemError("No module named 'service'", "Traceback")  # Of `pickle.loads`.
+    error = RayTaskError("_run", "Traceback", cause)
+    monkeypatch.setattr(ray_cluster.ray, "get", Mock(side_effect=error))
+    with pytest.raises(ray_cluster.OtherNode) as raised:
+        ray_cluster._get("a call")
+    assert str(raised.value) == (
+        "a node has no module 'service'; install 'warptok[ray]' for the Python of Ray on every node"
+    )
 
 
 def test_resources_of_a_part() -> None:
