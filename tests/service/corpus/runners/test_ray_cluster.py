@@ -141,8 +141,8 @@ def test_a_node_without_the_package_is_an_error(monkeypatch: pytest.MonkeyPatch)
 
     from service.corpus.runners import ray_cluster
 
-    cause = RaySystemError("No module named 'service'", "Traceback")  # Of `pickle.loads`.
-    error = RayTaskError("_run", "Traceback", cause)
+    traceback = "ModuleNotFoundError: No module named 'service'"  # Of `pickle.loads`.
+    error = RayTaskError("_run", traceback, RaySystemError("System error", traceback))
     monkeypatch.setattr(ray_cluster.ray, "get", Mock(side_effect=error))
     with pytest.raises(ray_cluster.OtherNode) as raised:
         ray_cluster._get("a call")
