@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from service.engines.cpu.patterns.hostile_texts import make_texts, make_units
-from service.engines.cpu.patterns.measurement import refuse_slow_patterns
+from service.engines.cpu.patterns.measurement import NUM_TIMES, refuse_slow_patterns
+from service.engines.cpu.patterns.messages import Message
+from service.engines.cpu.patterns.worker_process import WorkerProcess
 from vocabularies.errors import VocabularyError
 from vocabularies.preprocessing.published_patterns import GPT2, LLAMA3, O200K
 from vocabularies.preprocessing.running_time import UnknownPattern
@@ -50,6 +52,21 @@ def test_a_slow_pattern_is_found(pattern):
 @pytest.mark.parametrize("pattern", QUICK)
 def test_a_quick_pattern_is_not_refused(pattern):
     refuse_slow_patterns([UnknownPattern(PLACE, pattern)], 10.0)
+
+
+@pytest.mark.parametrize(("slow_times", "is_refused"), [(NUM_TIMES - 1, False), (NUM_TIMES, True)])
+def test_a_text_that_is_slow_only_sometimes_is_timed_again(monkeypatch, slow_times, is_refused):
+    """Other processes may have taken the time."""
+    times = [1.0] * slow_times + [0.0] * 10_000
+
+    def call(_, message, cpu_s):
+        return Message({"seconds": times.pop(0) if message.values["call"] == "time" else 0.0})
+
+    monkeypatch.setattr(WorkerProcess, "call", call)
+    if is_refused:
+        assert "takes 1000 ms for " in refuse("a")
+    else:
+        refuse_slow_patterns([UnknownPattern(PLACE, "a")], 10.0)
 
 
 @pytest.mark.parametrize("pattern", ["(", "a{", "[", "\\", "(?<=a*)b(", "*"])
