@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import signal
 import subprocess
@@ -28,6 +29,10 @@ settings.register_profile("quarter", timeless, derandomize=True)
 settings.register_profile("full", timeless, derandomize=True)
 settings.register_profile("search", timeless, derandomize=False, print_blob=True)
 settings.load_profile(PROFILE)
+
+# The collector would look at thousands of tests and modules again and again, a third of the time of
+# tests that make many objects. It pauses until they are there, and leaves them out from then on.
+gc.disable()
 
 # A shell has what it starts in the background ignore Ctrl-C, and all that this starts does so, too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -58,6 +63,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if own is not None:
             count = max(1, int(own.max_examples * SHARES[PROFILE]))
             function._hypothesis_internal_use_settings = settings(own, max_examples=count)
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector run, rarely, and only over what tests make."""
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
+    gc.enable()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
