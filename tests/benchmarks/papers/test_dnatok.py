@@ -18,12 +18,16 @@ torch = torch_or_skip()
 
 @pytest.fixture
 def session(monkeypatch: pytest.MonkeyPatch) -> Session:
-    """Make a session with small shapes whose device is the CPU."""
+    """Make a session with small shapes and models whose device is the CPU."""
+    from benchmarks.papers import dnatok_models
+
     monkeypatch.setattr(dnatok, "DEVICE", "cpu")
     monkeypatch.setattr(dnatok, "CONFIGURATIONS", {"standard": (4, 30)})
     monkeypatch.setattr(dnatok, "BATCHES", (3,))
     monkeypatch.setattr(dnatok, "LENGTHS", ())
     monkeypatch.setattr(dnatok_scenarios, "SCENARIOS", {"short": (2, 40)})
+    for name, size in {"WIDTH": 16, "HEADS": 2, "LAYERS": 1}.items():
+        monkeypatch.setattr(dnatok_models, name, size)
     gpu: Any = types.SimpleNamespace(engine=CpuEngine())
     return Session(Path(), gpu, slice_s=0.0, log=lambda _: None)
 
