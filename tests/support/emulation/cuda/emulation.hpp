@@ -125,16 +125,58 @@ emulation_switch:
     jmpq *%rcx
 )");
 #endif
-inline std::vector<void*> pointers;
-inline void* scheduler;
-inline void leave() { emulation_switch(&pointers[cluster.current], scheduler); }
-inline void enter(uint32_t fiber) { emulation_switch(&scheduler, pointers[fiber]); }
+using Context = void*;  // The pointer of the stack, on which the registers are.
+inline void switch_to(Context& from, const Context& to) { emulation_switch(&from, to); }
 #else
-inline std::vector<ucontext_t> pointers;
-inline ucontext_t scheduler;
-inline void leave() { swapcontext(&pointers[cluster.current], &scheduler); }
-inline void enter(uint32_t fiber) { swapcontext(&scheduler, &pointers[fiber]); }
+using Context = ucontext_t;
+inline void switch_to(Context& from, const Context& to) { swapcontext(&from, &to); }
 #endif
+inline std::vector<Context> contexts;
+inline Context scheduler;
+
+// The order in which `count` of a cluster take their turns, each once: up or down from any of them.
+// It is another one in each round, so that it shows where a barrier is missing; a block alone runs
+// in order.
+struct Turns {
+    uint32_t left, count, next;
+    bool down;
+    Turns(uint32_t count = 1, uint32_t order = 0)
+        : left(count), count(count), next((order >> 8) % count), down(order >> 31) {
+        if (down) next = next ? next - 1 : count - 1;
+    }
+    uint32_t take() {
+        uint32_t taken = next;
+        if (down) next = next ? next - 1 : count - 1;
+        else next = next + 1 < count ? next + 1 : 0;
+        left--;
+        return taken;
+    }
+};
+
+// The warp that runs: the turns of its threads in this round, its first thread in the block and in
+// the cluster, and whether one of them has let other warps run.
+struct Running {
+    Turns turns;
+    uint32_t first_thread, first_fiber;
+    bool gives_way;
+};
+inline Running running;
+
+// The next thread of the warp that waits for nothing; the scheduler after the last one's turn.
+inline Context& next_context() {
+    while (running.turns.left) {
+        uint32_t lane = running.turns.take();
+        cluster.current = running.first_fiber + lane;
+        thread_index.x = running.first_thread + lane;
+        if (cluster.waits[cluster.current].is_over()) return contexts[cluster.current];
+    }
+    return scheduler;
+}
+
+inline void leave() {
+    Context& own = contexts[cluster.current];
+    switch_to(own, next_context());
+}
 
 inline void fiber() {
     static const uint32_t never = 0;  // No generation follows: the fiber has no turn any more.
@@ -152,32 +194,27 @@ inline void prepare(uint32_t fiber) {
 #if defined(__x86_64__)
     void** stack = reinterpret_cast<void**>(top) - 2;
     *stack = reinterpret_cast<void*>(&emulation::fiber);
-    pointers[fiber] = stack - 6;
+    contexts[fiber] = stack - 6;
 #else
-    getcontext(&pointers[fiber]);
-    pointers[fiber].uc_stack.ss_sp = cluster.stacks[fiber];
-    pointers[fiber].uc_stack.ss_size = STACK;
-    makecontext(&pointers[fiber], emulation::fiber, 0);
+    getcontext(&contexts[fiber]);
+    contexts[fiber].uc_stack.ss_sp = cluster.stacks[fiber];
+    contexts[fiber].uc_stack.ss_size = STACK;
+    makecontext(&contexts[fiber], emulation::fiber, 0);
     (void)top;
 #endif
 }
 
-// The order in which `count` of a cluster take their turns, each once: up or down from any of them.
-// It is another one in each round, so that it shows where a barrier is missing; a block alone runs
-// in order.
-struct Turns {
-    uint32_t count, next;
-    bool down;
-    Turns(uint32_t count, uint32_t order) : count(count), next((order >> 8) % count), down(order >> 31) {
-        if (down) next = next ? next - 1 : count - 1;
-    }
-    uint32_t take() {
-        uint32_t taken = next;
-        if (down) next = next ? next - 1 : count - 1;
-        else next = next + 1 < count ? next + 1 : 0;
-        return taken;
-    }
-};
+// Runs the threads of a warp by turns, until they wait for other warps or give way to them.
+inline void run_warp(uint32_t number, uint32_t first_fiber, uint32_t order) {
+    const uint32_t& generation = block->warps[number].barrier.generation;
+    uint32_t first = number * WARP, left = cluster.threads - first, old;
+    do {
+        old = generation;
+        running = {Turns(left < WARP ? left : WARP, order), first, first_fiber + first, false};
+        Context& next = next_context();
+        if (&next != &scheduler) switch_to(scheduler, next);
+    } while (generation != old && !running.gives_way);
+}
 
 // Runs blocks by turns until all have ended; the first one has the number `first`.
 inline void run_blocks(uint32_t first, uint32_t blocks, uint32_t threads, std::function<void()> body) {
@@ -195,7 +232,7 @@ inline void run_blocks(uint32_t first, uint32_t blocks, uint32_t threads, std::f
         each.warps.assign((threads + WARP - 1) / WARP, Warp());
     }
     cluster.waits.assign(fibers, Wait());
-    pointers.resize(fibers);
+    contexts.resize(fibers);
     while (cluster.stacks.size() < fibers) cluster.stacks.push_back(std::malloc(STACK));
     for (uint32_t each = 0; each < fibers; each++) prepare(each);
     static uint32_t random = 1;
@@ -203,18 +240,13 @@ inline void run_blocks(uint32_t first, uint32_t blocks, uint32_t threads, std::f
         random = random * 1664525 + 1013904223;
         uint32_t order = blocks > 1 ? random : 0;
         done = 0;
-        Turns of_blocks(blocks, order);
-        for (uint32_t turn = 0; turn < blocks; turn++) {
+        for (Turns of_blocks(blocks, order); of_blocks.left;) {
             uint32_t number = of_blocks.take();
             block = &cluster.blocks[number];
             block_index.x = first + number;
             dynamic_shared = static_cast<uint8_t*>(block->shared.get());
-            Turns of_threads(threads, order);
-            for (uint32_t i = 0; i < threads; i++) {
-                thread_index.x = of_threads.take();
-                cluster.current = number * threads + thread_index.x;
-                if (cluster.waits[cluster.current].is_over()) enter(cluster.current);
-            }
+            for (Turns of_warps(block->warps.size(), order); of_warps.left;)
+                run_warp(of_warps.take(), number * threads, order);
             done += block->done;
         }
     }
@@ -222,7 +254,9 @@ inline void run_blocks(uint32_t first, uint32_t blocks, uint32_t threads, std::f
 
 // Called by who looks for what another block may write.
 inline void let_others_run() {
-    if (cluster.blocks.size() > 1) leave();
+    if (cluster.blocks.size() == 1) return;
+    running.gives_way = true;
+    leave();
 }
 
 // Waits until so many fibers have arrived; the last one calls leaves().
@@ -280,7 +314,10 @@ static inline void wait_for_cluster() {
     emulation::wait_at(cluster.barrier, cluster.blocks.size() * cluster.threads, [] {});
 }
 
-static inline void give_way() { emulation::leave(); }
+static inline void give_way() {
+    emulation::running.gives_way = true;
+    emulation::leave();
+}
 
 // A kernel that gets the job itself runs as one cluster, whatever its grid.
 static inline void wait_for_grid(uint32_t*) { wait_for_cluster(); }
