@@ -50,7 +50,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def start(folder: Path, out: str, *options: str, first: str = "") -> subprocess.Popen[str]:
     """Start the command there, with paths that are relative."""
     files = ([first] if first else []) + [f"{number}.jsonl" for number in range(NUM_FILES)]
-    command = [sys.executable, "-m", "service", "corpus", *files, "--out", out, *OPTIONS, *options]
+    command = [sys.executable, "-X", "faulthandler", "-m", "service", "corpus", *files]
+    command += ["--out", out, *OPTIONS, *options]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     pipe = subprocess.PIPE
     return subprocess.Popen(
@@ -65,12 +66,16 @@ def run(folder: Path, out: str, *options: str, first: str = "") -> subprocess.Co
 
 
 def wait_for(process: subprocess.Popen[str]) -> tuple[str, str]:
-    """Return what the command has printed when it has ended; kill it if it takes too long."""
+    """Return what the command has printed when it has ended.
+
+    If it takes too long it is aborted, and the error has what it printed and where it was.
+    """
     try:
         return process.communicate(timeout=MAX_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
+    except subprocess.TimeoutExpired as error:
+        process.send_signal(signal.SIGABRT)
+        _, stderr = process.communicate(timeout=MAX_S)
+        error.add_note(stderr)
         raise
 
 
