@@ -1,7 +1,7 @@
 """warptok: exact token ids of text and DNA, computed in this process or by a service.
 
-    tok = warptok.load("gpt2")              a Tokenizer, on a GPU if there is one client =
-    warptok.Client(url, "gpt2")    the same methods, answered by a service
+    tok = warptok.load("gpt2")              a Tokenizer, on a GPU if there is one
+    client = warptok.Client(url, "gpt2")    the same methods, answered by a service
 
 This package is the public interface. `service`, `gpu` and `vocabularies` implement it; their names
 may change in any release. Importing it imports neither the web framework nor torch, CuPy, Arrow or

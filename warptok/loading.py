@@ -3,8 +3,9 @@
     "gpt2"                                   built in
     tokenizer.json, a folder of a model      read as the service reads an upload
     a tokenizer of transformers              its `backend_tokenizer`, with its padding and length
-    tokenizers.Tokenizer                     what its `to_str()` returns tiktoken.Encoding
-    its ranks, pattern and special tokens the vocabulary of a training             used as it is
+    tokenizers.Tokenizer                     what its `to_str()` returns
+    tiktoken.Encoding                        its ranks, pattern and special tokens
+    the vocabulary of a training             used as it is
 
 Objects are recognized by their attributes: none of these libraries is imported.
 """

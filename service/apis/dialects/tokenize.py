@@ -1,6 +1,7 @@
 """Answers /tokenize and /detokenize of vLLM, SGLang, llama.cpp and TEI, distinguished by the body.
 
-{"prompt": ...} or {"messages": ...}   vLLM and SGLang     {"content": ...}   llama.cpp
+{"prompt": ...} or {"messages": ...}   vLLM and SGLang
+{"content": ...}                       llama.cpp
 {"inputs": ...}                        TEI
 """
 
