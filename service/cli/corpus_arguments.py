@@ -243,7 +243,5 @@ def _add_running(group: argparse._ArgumentGroup, number: Number) -> None:
     group.add_argument(
         "--fresh", action="store_true", help="delete the files of an earlier job in DIR first"
     )
-    group.add_argument(
-        "--json", action="store_true", help="print the result as print one JSON object"
-    )
+    group.add_argument("--json", action="store_true", help="print the result as one JSON object")
     group.add_argument("--quiet", action="store_true", help="do not write progress to stderr")
