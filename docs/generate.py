@@ -122,7 +122,7 @@ ADVICE = {
     "queue_full": AGAIN,
     "rate_limited": AGAIN,
     "shared_memory_off": "Ask the operator for `WARPTOK_SHARED_MEMORY=true`, or send tensors.",
-    "store_failed": "Ask the operator to look at the folder `WARPTOK_STORE_DIR`.",
+    "store_failed": "Ask the operator to look at `WARPTOK_STORE_DIR` or `WARPTOK_STORE_URL`.",
     "template_failed": "Shorten the chat, or upload a template that works.",
     "too_large": "Send less, or ask the operator to raise the limit that `detail` names.",
     "too_many_jobs": "Send it again when a job has ended, or cancel one.",

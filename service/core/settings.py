@@ -87,7 +87,7 @@ class Settings(BaseSettings):
         description="GPUs that the service uses, of those that CUDA_VISIBLE_DEVICES shows: all, "
         "a number of GPUs (2: the first two), or their indices separated by commas (0,2). "
         "Each of several GPUs has its own process and holds all vocabularies; a batch goes "
-        "to the GPU that is expected to finish it first.",
+        "to the GPU with the fewest bytes in flight.",
     )
     crossover_bytes: int | None = Field(
         None,
