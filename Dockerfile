@@ -2,7 +2,7 @@
 # docker build --target render -t warptok:render .    docker run -p 8000:8000 -v MODEL:/mnt/models/base warptok:render
 # docker build --target gpu -t warptok:gpu .          docker run --gpus all -p 8000:8000 warptok:gpu
 #
-# `make image` builds all of them with their labels; deploy/image/try.sh builds and operates them on a
+# `make image` builds all of them with their labels; deploy/image/try_images.py builds and operates them on a
 # machine that reaches no registry of images.
 
 ARG PYTHON_IMAGE=python:3.13.15-slim-trixie@sha256:7c61056e61ac89e852de05f3dc6fa51a6dd2181797bceed46aa725dd7cb2cd3b
