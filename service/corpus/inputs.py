@@ -13,10 +13,13 @@ import os
 import re
 import stat
 import sys
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
+
+from isal import isal_zlib
 
 from service.core.errors import NotInstalled
 from service.seqio.bgzf import UnpackedGzip
@@ -52,6 +55,10 @@ MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 WAIT_NOT = os.O_NONBLOCK | os.O_CLOEXEC
 SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://|memory:/")
 UNREADABLE: tuple[type[Exception], ...] = (OSError, EOFError, ValueError, ZstdError)
+DEFLATE_ERRORS: tuple[type[Exception], ...] = (
+    zlib.error,
+    cast("type[Exception]", isal_zlib.error),
+)
 
 
 class UnreadableInput(ValueError):
@@ -226,7 +233,8 @@ def naming_errors(file: Input) -> Iterator[None]:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise UnreadableInput(f"{file.path}: {reason}") from error
     except Exception as error:
-        if type(error).__module__.split(".")[0] not in ("isal", "zlib", "gzip", "pyarrow"):
+        is_pyarrow = type(error).__module__.startswith("pyarrow.")
+        if not is_pyarrow and not isinstance(error, DEFLATE_ERRORS):
             raise
         raise UnreadableInput(f"{file.path}: damaged: {error}") from error
 

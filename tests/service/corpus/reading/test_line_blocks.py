@@ -123,6 +123,17 @@ def test_damaged_files_are_named(tmp_path: Path, packing: str) -> None:
             load()
 
 
+def test_every_damaged_byte_of_gzip_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    packed = gzip.compress(b"".join(line + b"\n" for line in make_lines(3, (5, 10))))
+    for place in range(10, len(packed)):
+        path.write_bytes(packed[:place] + bytes([packed[place] ^ 4]) + packed[place + 1 :])
+        file = Input(str(path), len(packed), "lines")
+        with pytest.raises(UnreadableInput, match="file: "):
+            for load in read_line_blocks(file, 0, Limits(1 << 20, True, lambda: None, allocate)):
+                load()
+
+
 def test_a_file_that_shrank_is_unreadable(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"a\n" * 100)
