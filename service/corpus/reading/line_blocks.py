@@ -253,37 +253,40 @@ def _behind_last_newline(memory: NDArray[np.uint8]) -> int:
 
 
 def _stream_blocks(file: Input, start: int, limits: Limits) -> Iterator[LoadBlock]:
-    """Cut a decompressed stream into blocks; yield each block before reading the next one."""
+    """Cut a decompressed stream into blocks; yield each block before reading the next one.
+
+    The blocks are those of a reading from the begin of the file, as the last one before a damaged
+    place must not depend on `start`.
+
+    Raises:
+        OSError: the stream ends too early.
+    """
     with DigestedFile(open_input(file), limits.is_digested) as packed:
         unpacked = unpack(BufferedReader(packed, PACKED_BYTES), file.path)
-        _skip(unpacked, start)
-        place = start
-        num_packed = 0
+        place = num_packed = 0
         rest = np.zeros(0, np.uint8)
-        while True:
+        is_end = False
+        while not is_end:
             block, rest, is_end = _next_block(unpacked, place, rest, limits)
             place = block.end
+            if place < start or (place == start and not is_end):
+                continue
+            _drop_lines_before(block, start)
             block.num_bytes, num_packed = packed.num_bytes - num_packed, packed.num_bytes
             block.digests = packed.take_digests(is_end)
             given = [block]
             del block  # So that only who loads the block has it.
             yield given.pop
-            if is_end:
-                return
-
-
-def _skip(stream: BinaryIO, size: int) -> None:
-    """Read and discard bytes.
-
-    Raises:
-        OSError: the stream ends too early.
-    """
-    memory = np.empty(PACKED_BYTES, np.uint8).data
-    while size:
-        done = _read_into(stream, memory[: min(size, len(memory))])
-        if not done:
+        if place < start:
             raise OSError("the file became shorter since an earlier run")
-        size -= done
+
+
+def _drop_lines_before(block: LineBlock, start: int) -> None:
+    """Remove the lines before a place, which is the begin of a line or the end of the block."""
+    if block.begin < start:
+        block.data = block.data[start - block.begin :]
+        block.begin = start
+    block.rejects = [reject for reject in block.rejects if reject.place >= start]
 
 
 def _read_into(stream: BinaryIO, memory: memoryview) -> int:
@@ -305,7 +308,8 @@ def _next_block(
     stream: BinaryIO, begin: int, rest: NDArray[np.uint8], limits: Limits
 ) -> tuple[LineBlock, NDArray[np.uint8], bool]:
     """Read a block; also return the incomplete line after it, and whether the stream has ended."""
-    memory = limits.take(max(BLOCK_BYTES, 2 * len(rest)))
+    num_bytes = max(BLOCK_BYTES, 2 * len(rest))
+    memory = limits.take(num_bytes)[:num_bytes]
     memory[: len(rest)] = rest
     size = len(rest)
     while True:

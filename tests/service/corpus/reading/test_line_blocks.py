@@ -134,6 +134,32 @@ def test_every_damaged_byte_of_gzip_is_named(tmp_path: Path) -> None:
                 load()
 
 
+@pytest.mark.parametrize("packing", ["gzip", "zstd"])
+def test_the_last_lines_before_damage_do_not_depend_on_the_start(
+    tmp_path: Path, packing: str
+) -> None:
+    data = b"".join(line + b"\n" for seed in range(20) for line in make_lines(seed, (5, 100)))
+    path = tmp_path / "damaged"
+    path.write_bytes(PACK[packing](data)[:-9])
+    file = Input(str(path), path.stat().st_size, "lines")
+
+    def read_until_damage(start: int) -> tuple[list[int], int]:
+        places, end = [], start
+        with pytest.raises(UnreadableInput):
+            for load in read_line_blocks(file, start, Limits(80, True, lambda: None, allocate)):
+                block = load()
+                places += [block.begin + place for place in np.flatnonzero(block.data == 10)]
+                places += [reject.place for reject in block.rejects]
+                end = block.end
+        return sorted(places), end
+
+    places, end = read_until_damage(0)
+    assert len(places) > 300
+    for place in [*places[:-1:97], places[-2]]:
+        start = data.index(b"\n", place) + 1
+        assert read_until_damage(start) == ([place for place in places if place >= start], end)
+
+
 def test_a_file_that_shrank_is_unreadable(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"a\n" * 100)
