@@ -94,8 +94,8 @@ def _add_reading(group: argparse._ArgumentGroup, number: Number) -> None:
     group.add_argument(
         "--skip-unreadable",
         action="store_true",
-        help="report files that cannot be read as rejects and go on; what stands before a "
-        "damaged place is used",
+        help="report files that cannot be read as rejects and go on; the documents before the "
+        "reported place of a damaged file are used",
     )
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from io import BufferedReader
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,7 @@ from service.runtime.memory_pool import Take
 
 BLOCK_BYTES = DIGEST_BYTES
 TAIL_BYTES = 64 << 10
+STREAM_BYTES = 256 << 10  # As much of a damaged stream may be lost before the damaged place.
 PAGE_BYTES = 4096
 NEWLINE = b"\n"
 
@@ -259,26 +260,37 @@ def _stream_blocks(file: Input, start: int, limits: Limits) -> Iterator[LoadBloc
     place must not depend on `start`.
 
     Raises:
+        Exception: the stream is damaged; its whole lines before that were yielded.
         OSError: the stream ends too early.
     """
     with DigestedFile(open_input(file), limits.is_digested) as packed:
-        unpacked = unpack(BufferedReader(packed, PACKED_BYTES), file.path)
+        unpacked = _UntilDamage(unpack(BufferedReader(packed, PACKED_BYTES), file.path))
         place = num_packed = 0
         rest = np.zeros(0, np.uint8)
         is_end = False
         while not is_end:
             block, rest, is_end = _next_block(unpacked, place, rest, limits)
+            if unpacked.error is not None:
+                _drop_incomplete_line(block)
             place = block.end
             if place < start or (place == start and not is_end):
                 continue
             _drop_lines_before(block, start)
             block.num_bytes, num_packed = packed.num_bytes - num_packed, packed.num_bytes
-            block.digests = packed.take_digests(is_end)
+            if unpacked.error is None:  # A damaged file has no digest.
+                block.digests = packed.take_digests(is_end)
             given = [block]
             del block  # So that only who loads the block has it.
             yield given.pop
+        if unpacked.error is not None:
+            raise unpacked.error
         if place < start:
             raise OSError("the file became shorter since an earlier run")
+
+
+def _drop_incomplete_line(block: LineBlock) -> None:
+    keep = _behind_last_newline(block.data)
+    block.data, block.end = block.data[:keep], block.begin + keep
 
 
 def _drop_lines_before(block: LineBlock, start: int) -> None:
@@ -289,15 +301,37 @@ def _drop_lines_before(block: LineBlock, start: int) -> None:
     block.rejects = [reject for reject in block.rejects if reject.place >= start]
 
 
-def _read_into(stream: BinaryIO, memory: memoryview) -> int:
-    return cast("int", stream.readinto(memory))  # type: ignore[attr-defined]
+class _UntilDamage:
+    """Reads a stream as if it ended at a damaged place.
+
+    Args:
+        stream: the stream.
+
+    Attributes:
+        error: the error that reading has raised; None: none yet.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.error: Exception | None = None
+        self._stream = stream
+
+    def readinto(self, memory: memoryview) -> int:
+        """Read the next bytes; return their number, 0 at the end and at a damaged place."""
+        if self.error is not None:
+            return 0
+        try:
+            size: int = self._stream.readinto(memory[:STREAM_BYTES])  # type: ignore[attr-defined]
+        except Exception as error:
+            self.error = error
+            return 0
+        return size
 
 
-def _fill(stream: BinaryIO, memory: NDArray[np.uint8], done: int) -> int:
+def _fill(stream: _UntilDamage, memory: NDArray[np.uint8], done: int) -> int:
     """Fill a buffer after its first `done` bytes; return all its bytes, fewer only at the end."""
     view = memory.data
     while done < len(memory):
-        size = _read_into(stream, view[done:])
+        size = stream.readinto(view[done:])
         if not size:
             break
         done += size
@@ -305,7 +339,7 @@ def _fill(stream: BinaryIO, memory: NDArray[np.uint8], done: int) -> int:
 
 
 def _next_block(
-    stream: BinaryIO, begin: int, rest: NDArray[np.uint8], limits: Limits
+    stream: _UntilDamage, begin: int, rest: NDArray[np.uint8], limits: Limits
 ) -> tuple[LineBlock, NDArray[np.uint8], bool]:
     """Read a block; also return the incomplete line after it, and whether the stream has ended."""
     num_bytes = max(BLOCK_BYTES, 2 * len(rest))
@@ -331,7 +365,7 @@ def _next_block(
 
 
 def _skip_long_line(
-    stream: BinaryIO, begin: int, size: int, max_bytes: int
+    stream: _UntilDamage, begin: int, size: int, max_bytes: int
 ) -> tuple[LineBlock, NDArray[np.uint8], bool]:
     """Skip a line that is too long, of which `size` bytes were read, and read the next lines."""
     place = begin + size

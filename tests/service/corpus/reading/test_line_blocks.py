@@ -160,6 +160,26 @@ def test_the_last_lines_before_damage_do_not_depend_on_the_start(
         assert read_until_damage(start) == ([place for place in places if place >= start], end)
 
 
+@pytest.mark.parametrize("packing", ["gzip", "zstd"])
+def test_the_lines_before_damage_are_read(
+    tmp_path: Path, packing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(line_blocks, "BLOCK_BYTES", 1 << 20)
+    monkeypatch.setattr(line_blocks, "STREAM_BYTES", 1000)
+    numbers = np.random.default_rng(1).integers(0, 1 << 60, 20_000)
+    data = b"".join(b"%d\n" % number for number in numbers)
+    path = tmp_path / "damaged"
+    path.write_bytes(PACK[packing](data)[:-1000])
+    file = Input(str(path), path.stat().st_size, "lines")
+    found = b""
+    with pytest.raises(UnreadableInput):
+        for load in read_line_blocks(file, 0, Limits(1 << 20, True, lambda: None, allocate)):
+            found += load().data.tobytes()
+    assert data.startswith(found)
+    assert found.endswith(b"\n")
+    assert len(found) > 0.5 * len(data)
+
+
 def test_a_file_that_shrank_is_unreadable(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"a\n" * 100)
