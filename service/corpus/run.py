@@ -19,6 +19,7 @@ from service.corpus.parts.checkpoint import (
     checkpoint_name,
     describe_shard,
     read_job_file,
+    read_same_job,
     read_same_version,
 )
 from service.corpus.parts.locks import locked, remove_part_locks
@@ -30,7 +31,8 @@ from vocabularies.model.vocabulary import Vocabulary
 
 TIMES = ".inputs"
 LIBRARIES = ("tokenizers", "numpy", "pyarrow")
-LEFTOVERS = (".*.partial", "part_*.checkpoint", "rejects_*.jsonl")
+CHECKPOINTS = "part_*.checkpoint"
+LEFTOVERS = (".*.partial", CHECKPOINTS, "rejects_*.jsonl")
 
 
 class PartRunner(Protocol):
@@ -72,6 +74,9 @@ def run_job(
             _remove_all(folder)
         elif (manifest := _find_done(job, folder)) is not None:
             return manifest
+        # All of them before a part begins: job and checkpoints may differ in the number of parts.
+        for path in sorted(folder.glob(CHECKPOINTS)):
+            read_same_job(path, job.fingerprint())
         _check_times(job, folder)
         _remove_partial(folder)
         results = runner.run_parts(job, vocabulary, folder)
@@ -117,7 +122,7 @@ def _check_times(job: Job, folder: Path) -> None:
     Raises:
         OtherJob: an input has changed since the earlier run began.
     """
-    has_job = (folder / MANIFEST).exists() or any(folder.glob("part_*.checkpoint"))
+    has_job = (folder / MANIFEST).exists() or any(folder.glob(CHECKPOINTS))
     digest = job.times_digest().encode()
     if not has_job:
         Store(folder).write(TIMES, digest)
@@ -134,7 +139,7 @@ def _remove_all(folder: Path) -> None:
     """
     names: set[str] = set()
     manifest = folder / MANIFEST
-    described = [manifest, *folder.glob("part_*.checkpoint")]
+    described = [manifest, *folder.glob(CHECKPOINTS)]
     for path in described:
         if path.exists():
             content = read_job_file(path)

@@ -130,6 +130,19 @@ def describe_shard(shard: Shard) -> dict[str, Any]:
     return {**asdict(shard), "files": [file._asdict() for file in shard.files]}
 
 
+def read_same_job(path: Path, fingerprint: str) -> dict[str, Any]:
+    """Read a checkpoint of this job.
+
+    Raises:
+        OtherJob: the checkpoint belongs to another job.
+    """
+    content = read_same_version(path)
+    if content["fingerprint"] != fingerprint:
+        message = "has an unfinished job with other inputs or options"
+        raise OtherJob(f"{path.parent} {message}; use --fresh to delete it")
+    return content
+
+
 def load(folder: Path, part: int, fingerprint: str, first_input: int) -> Checkpoint:
     """Read a checkpoint, or make a new one if there is none.
 
@@ -139,10 +152,7 @@ def load(folder: Path, part: int, fingerprint: str, first_input: int) -> Checkpo
     path = folder / checkpoint_name(part)
     if not path.exists():
         return Checkpoint(Cursor(first_input))
-    content = read_same_version(path)
-    if content["fingerprint"] != fingerprint:
-        message = "has an unfinished job with other inputs or options"
-        raise OtherJob(f"{folder} {message}; use --fresh to delete it")
+    content = read_same_job(path, fingerprint)
     return Checkpoint(
         Cursor(**content["cursor"]),
         [

@@ -19,7 +19,8 @@ from service.corpus.encoding import encoder, verification
 from service.corpus.encoding.verification import DiffersFromReference, Verifier
 from service.corpus.inputs import UnreadableInput, find_inputs
 from service.corpus.job import Job
-from service.corpus.parts.checkpoint import OtherJob
+from service.corpus.parts import checkpoint as checkpoints
+from service.corpus.parts.checkpoint import Checkpoint, Cursor, OtherJob
 from service.corpus.parts.locks import locked
 from service.corpus.parts.part import PartResult
 from service.corpus.parts.progress import Progress
@@ -264,6 +265,16 @@ def test_a_job_that_is_not_finished_keeps_others_out(
         run(job, tmp_path / "out")
     with pytest.raises(OtherJob, match="an unfinished job"):
         run(replace(job, end_id=None), tmp_path / "out")
+
+
+def test_a_checkpoint_of_a_later_part_keeps_others_out(files: list[Path], tmp_path: Path) -> None:
+    job, out = make_job(files, shard_tokens=100), tmp_path / "out"
+    out.mkdir()
+    checkpoints.save(out, 2, replace(job, num_parts=3).fingerprint(), Checkpoint(Cursor(2)))
+    for num_parts in (1, 2, 4):
+        with pytest.raises(OtherJob, match="an unfinished job"):
+            run(replace(job, num_parts=num_parts), out)
+    assert not list(out.glob("shard_*"))
 
 
 def test_a_job_of_another_version_is_refused_by_name(
