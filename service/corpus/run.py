@@ -32,7 +32,8 @@ from vocabularies.model.vocabulary import Vocabulary
 TIMES = ".inputs"
 LIBRARIES = ("tokenizers", "numpy", "pyarrow")
 CHECKPOINTS = "part_*.checkpoint"
-LEFTOVERS = (".*.partial", CHECKPOINTS, "rejects_*.jsonl")
+REJECTS = f"rejects_{5 * '[0-9]'}.jsonl"
+LEFTOVERS = (".*.partial", CHECKPOINTS, REJECTS)
 
 
 class PartRunner(Protocol):
@@ -125,6 +126,8 @@ def _check_times(job: Job, folder: Path) -> None:
     has_job = (folder / MANIFEST).exists() or any(folder.glob(CHECKPOINTS))
     digest = job.times_digest().encode()
     if not has_job:
+        for path in folder.glob(REJECTS):  # Of a run that ended before its first checkpoint.
+            path.unlink()
         Store(folder).write(TIMES, digest)
     elif (folder / TIMES).exists() and (folder / TIMES).read_bytes() != digest:
         message = "has a job with other inputs, or an input has changed since the job began"

@@ -277,6 +277,17 @@ def test_a_checkpoint_of_a_later_part_keeps_others_out(files: list[Path], tmp_pa
     assert not list(out.glob("shard_*"))
 
 
+def test_rejects_of_a_run_before_its_first_checkpoint_are_removed(
+    files: list[Path], tmp_path: Path
+) -> None:
+    job, out = make_job(files), tmp_path / "out"
+    out.mkdir()
+    (out / "rejects_00002.jsonl").write_bytes(b"{}\n")  # Of a job of three parts.
+    run(job, out)
+    run(job, tmp_path / "whole")
+    assert folder_bytes(out) == folder_bytes(tmp_path / "whole")
+
+
 def test_a_job_of_another_version_is_refused_by_name(
     files: list[Path], tmp_path: Path, interrupt_after: Any
 ) -> None:
