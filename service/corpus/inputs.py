@@ -51,7 +51,12 @@ FORMATS = {
 """The format of each file name suffix, after a suffix of a compression was removed."""
 READ_AS = ("jsonl", "text", "lines", "parquet", "arrow", "fasta", "fastq")
 COMPRESSIONS = {".gz": "gzip", ".bgz": "gzip", ".bgzf": "gzip", ".zst": "zstd", ".zstd": "zstd"}
-MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+MAGIC = {
+    b"\x1f\x8b": "gzip",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    **{bytes((first, 0x2A, 0x4D, 0x18)): "zstd" for first in range(0x50, 0x60)},
+}
+"""The first bytes of each compression; files of pzstd begin with a skippable frame."""
 WAIT_NOT = os.O_NONBLOCK | os.O_CLOEXEC
 SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://|memory:/")
 UNREADABLE: tuple[type[Exception], ...] = (OSError, EOFError, ValueError, ZstdError)

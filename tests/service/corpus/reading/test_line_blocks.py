@@ -24,6 +24,7 @@ PACK: dict[str, Callable[[bytes], bytes]] = {
     "zstd": lambda data: (
         zstd.compress(data[: len(data) // 2]) + zstd.compress(data[len(data) // 2 :])
     ),
+    "pzstd": lambda data: b"\x50\x2a\x4d\x18\4\0\0\0size" + zstd.compress(data),
 }
 
 
