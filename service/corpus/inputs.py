@@ -91,9 +91,14 @@ class Input:
 
     def describe(self) -> dict[str, Any]:
         """Return all fields except the time."""
-        described = dataclasses.asdict(self)
+        described = {**dataclasses.asdict(self), "path": self.name}
         del described["mtime_ns"]
         return described
+
+    @property
+    def name(self) -> str:
+        r"""Return the path; bytes of it that are not UTF-8 are written as \xff."""
+        return os.fsencode(self.path).decode(errors="backslashreplace")
 
     @property
     def is_local(self) -> bool:

@@ -92,7 +92,7 @@ class Job:
 
     def times_digest(self) -> str:
         """Return a digest of the modification times of all local files."""
-        json = orjson.dumps([(file.path, file.mtime_ns) for file in self.inputs])
+        json = orjson.dumps([(file.name, file.mtime_ns) for file in self.inputs])
         return f"sha256:{hashlib.sha256(json).hexdigest()}"
 
     def parts(self) -> list[range]:

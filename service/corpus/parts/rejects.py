@@ -67,7 +67,7 @@ class RejectFile:
         for reject in rejects:
             line = {
                 "input": input_number,
-                "path": file.path,
+                "path": file.name,
                 "unit": UNITS[file.format],
                 **reject._asdict(),
             }

@@ -345,6 +345,16 @@ def test_a_missing_file_among_many_is_left_out(tmp_path: Path) -> None:
     assert (manifest["documents"], manifest["rejects"]) == (29, 1)
 
 
+def test_a_name_that_is_not_utf8(tmp_path: Path) -> None:
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.jsonl"))
+    path.write_bytes(b'{"text": "good"}\n{\n')
+    manifest = run(make_job([path]), tmp_path / "out")
+    name = f"{tmp_path}/caf\\xe9.jsonl"
+    assert manifest["inputs"][0]["path"] == name
+    assert [reject["path"] for reject in read_rejects(tmp_path / "out")] == [name]
+    assert run(make_job([path]), tmp_path / "out") == manifest
+
+
 def test_a_pipe_is_left_out(tmp_path: Path) -> None:
     paths = [write_jsonl(tmp_path / "a.jsonl", ["text"]), tmp_path / "pipe.jsonl"]
     os.mkfifo(paths[1])
