@@ -31,7 +31,7 @@ CLOCK = "strftime_now"
 
 
 class NoChat(ValueError):
-    """A record is not a chat, or the template refuses it; the first argument is the error code."""
+    """A record is not a chat, or the template refuses it; the arguments are those of its reject."""
 
 
 class _Marking(Generation):
@@ -82,7 +82,8 @@ class ChatRenderer:
         try:
             messages = convert_messages(messages, needs_role=False)
         except InvalidRequest as error:
-            raise NoChat("not_a_chat", str(error)) from error
+            where = f"/{key}{error.where.removeprefix('/messages')}"
+            raise NoChat("not_a_chat", error.message, where) from error
         if not self._takes_parts:
             messages = join_parts(messages)
         tools = record.get("tools")

@@ -84,6 +84,8 @@ def test_records_that_are_no_chats() -> None:
     codes = ["invalid_json", "not_an_object", "not_a_chat", "not_a_chat", "not_a_chat"]
     assert [reject.code for reject in documents.rejects] == codes
     assert len(documents.places) == 1
+    other = read(TURNS, {"messages": [USER, {"role": "user", "content": 5}]}).rejects[0]
+    assert (other.code, other.where) == ("not_a_chat", "/messages/1/content")
     refused = read("{{ raise_exception('no users') }}", {"messages": [USER]})
     assert refused.rejects[0].message == "TemplateError: no users"
     with pytest.raises(ValueError, match="chat template"):
