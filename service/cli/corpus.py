@@ -200,7 +200,11 @@ def _read_template(arguments: argparse.Namespace) -> tuple[str, dict[str, str]]:
     config = TokenizerConfig.of_files(files, MAX_TEMPLATE_BYTES) or TokenizerConfig({})
     template = config.template(has_tools=False)
     if arguments.chat_template is not None:
-        template = arguments.chat_template.read_text(encoding="utf-8")
+        try:
+            template = arguments.chat_template.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            message = f"byte {error.start} is not UTF-8: {error.reason}"
+            raise ValueError(f"{arguments.chat_template}: {message}") from error
     if not template:
         raise ValueError(
             f"{arguments.vocabulary} has no chat template; name one with --chat-template"

@@ -109,6 +109,7 @@ def test_named_tokens_lines_and_rejects(tmp_path: Path, capsys: Capture) -> None
         (["folder"], "there are no files of documents in folder"),
         (["memory://nowhere/*.jsonl"], "no files of documents"),
         (["a.jsonl", "a.txt", "--chats", "--chat-template", "a.txt"], "--chats needs JSONL files"),
+        (["a.jsonl", "--chats", "--chat-template", "latin"], "latin: byte 1 is not UTF-8"),
         (["a.jsonl", "--begin", "no such token"], "no token"),
         (["a.jsonl", "-v", "hyenadna", "--append-eod", "--eod", "?!"], "no token"),
     ],
@@ -124,6 +125,7 @@ def test_refusals(
     write_jsonl(tmp_path / "a.jsonl", ["text"])
     (tmp_path / "folder").mkdir()
     (tmp_path / "a.txt").write_text("text")
+    (tmp_path / "latin").write_bytes(b"a\xe9")
     assert main(["corpus", "-v", "gpt2", *arguments, "--out", "out", "--quiet"]) == 2
     assert message in capsys.readouterr().err
 
