@@ -110,7 +110,7 @@ class DocumentEncoder:
             offsets = offsets[np.concatenate([[True], kept])]  # A refused row has no ids.
         rows = make_rows(encoded.ids, offsets, places, documents.end, input_number)
         if documents.masks is not None and self.options.spans:
-            rows.mask = _mask_of(documents.masks, documents.offsets, encoded)
+            rows.mask = mask_of(documents.masks, documents.offsets, encoded)
         if self.window is not None:
             rows = cut_windows(rows, places, self.window, self.stride or self.window)
         add_begin_end_tokens(rows, self.begin_id, self.end_id, self.id_dtype)
@@ -145,12 +145,14 @@ def refuse_long(encoded: Encoded, max_ids: int) -> Encoded:
     )
 
 
-def _mask_of(masks: NDArray[np.uint8], offsets: Int64s, encoded: Encoded) -> NDArray[np.uint8]:
+def mask_of(masks: NDArray[np.uint8], offsets: Int64s, encoded: Encoded) -> NDArray[np.uint8]:
     """Return for each id whether a model learns its first byte."""
     if encoded.spans is None or not len(masks):
         return np.zeros(len(encoded.ids), np.uint8)
-    begins = np.repeat(offsets[:-1], np.diff(encoded.offsets)) + encoded.spans[:, 0]
+    num_ids = np.diff(encoded.offsets)
+    begins = np.repeat(offsets[:-1], num_ids) + encoded.spans[:, 0]
     learned: NDArray[np.uint8] = masks[np.minimum(begins, len(masks) - 1)]
+    learned[np.repeat(np.diff(offsets) == 0, num_ids)] = 0  # The text behind is another document's.
     return learned
 
 

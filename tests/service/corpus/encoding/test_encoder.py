@@ -1,4 +1,4 @@
-"""Begin and end tokens: the extension and Python code copy the same ids."""
+"""Begin and end tokens: the extension and Python code copy the same ids; loss masks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from service.corpus.encoding import encoder
-from service.corpus.encoding.encoder import NONE, copy_with_begin_end_tokens
+from service.corpus.encoding.encoder import NONE, copy_with_begin_end_tokens, mask_of
+from vocabularies.batch.batch import Encoded
 
 IDS, OFFSETS = [7, 8, 9, 65_535, 3], np.array([0, 2, 2, 5], np.int64)
 
@@ -29,3 +30,15 @@ def test_copies_of_rows(
         empty = 2 + len(first) + len(last)
         assert offsets.tolist() == [0, empty, empty, len(expected)]
         monkeypatch.setattr(encoder, "native", None)
+
+
+def test_an_empty_document_has_no_mask_of_another() -> None:
+    texts = np.array([0, 0, 2, 2], np.int64)  # An empty text before and behind one of two bytes.
+    spans = [[0, 0], [0, 0], [0, 0], [0, 1], [1, 2], [0, 0], [0, 0], [0, 0]]
+    ids = Encoded(
+        np.arange(8, dtype=np.int32),
+        np.array([0, 2, 6, 8], np.int64),
+        spans=np.array(spans, np.int64),
+    )
+    mask = mask_of(np.array([1, 1], np.uint8), texts, ids)
+    assert mask.tolist() == [0, 0, 1, 1, 1, 1, 0, 0]
