@@ -72,7 +72,8 @@ class ShuffledWriter:
         if self._ids.num_items:
             self._write_all(begins[order], lengths[order])
         elif len(lengths):
-            self._writer.write(make_piece(np.zeros(0, np.int32), lengths, None))
+            mask = None if self._mask is None else np.zeros(0, np.uint8)
+            self._writer.write(make_piece(np.zeros(0, np.int32), lengths, mask))
         self._remove()
         return self._writer.finish()
 

@@ -189,6 +189,28 @@ def test_shuffled_rows_are_the_same_rows(tmp_path: Path) -> None:
     assert rows == [IDS[number] for number in shuffled_order(len(IDS), 5)]
 
 
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("has_mask", [False, True])
+def test_a_shuffled_shard_of_empty_rows_is_that_shard(
+    tmp_path: Path, format: str, has_mask: bool
+) -> None:
+    if has_mask and not FORMATS[format].has_mask:
+        pytest.skip("the format has no mask")
+    dtype = FORMATS[format].id_dtype(50_000)
+    found = []
+    for seed in (None, 7):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        plan = ShardPlan(folder, "s", dtype, True, has_mask=has_mask)
+        writer = FORMATS[format].make_writer(plan)
+        if seed is not None:
+            writer = ShuffledWriter(plan, writer, seed)
+        writer.write(make_rows([[], []], dtype, has_mask))
+        writer.finish()
+        found.append(folder_bytes(folder))
+    assert found[0] == found[1]
+
+
 def test_a_full_mds_shard_of_single_ids_has_places_of_32_bits(tmp_path: Path) -> None:
     plan = ShardPlan(tmp_path, "s", np.int32, True, vocabulary="sha256:00", has_mask=True)
     writer = mds.MdsWriter(plan)
