@@ -25,6 +25,7 @@ NONE = -1
 TOO_LONG = "too_long"  # A code of rejects; the service has no such rows.
 MAX_DOCUMENT_IDS = (1 << 31) - 1
 """The most ids of a document, as the formats store its length as int32."""
+PIECE_IDS = 1 << 20
 
 
 class EncodedDocuments(NamedTuple):
@@ -175,15 +176,38 @@ def cut_windows(rows: Rows, places: Int64s, window: int, stride: int) -> Rows:
     starts = numbers * stride
     sizes = np.minimum(window, lengths[documents] - starts)
     is_last = numbers == counts[documents] - 1
-    index = ragged_indices(rows.offsets[documents] + starts, sizes)
+    offsets = offsets_from_lengths(sizes)
+    begins = rows.offsets[documents] + starts
+    # Windows side by side are the ids of the documents.
+    ids = rows.ids if stride == window else _copy_rows(rows.ids, begins, offsets, window)
     return Rows(
-        rows.ids[index],
-        offsets_from_lengths(sizes),
+        ids,
+        offsets,
         rows.next_inputs[documents],
         np.where(is_last, rows.next_places[documents], places[documents]),
         np.where(is_last, 0, numbers + 1),
         np.concatenate([[0], np.cumsum(is_last)]),
     )
+
+
+def _copy_rows(
+    ids: NDArray[np.integer[Any]], begins: Int64s, offsets: Int64s, longest: int
+) -> NDArray[np.integer[Any]]:
+    """Join rows that begin anywhere in the ids, in pieces, as an index takes 8 bytes for each id.
+
+    Args:
+        ids: the ids.
+        begins: int64[R], where each row begins in the ids.
+        offsets: int64[R + 1], where each row begins in the result.
+        longest: the most ids of a row.
+    """
+    copied = np.empty(offsets[-1], ids.dtype)
+    num_rows = max(1, PIECE_IDS // longest)
+    for first in range(0, len(begins), num_rows):
+        part = offsets[first : first + num_rows + 1]
+        index = ragged_indices(begins[first : first + num_rows], np.diff(part))
+        copied[part[0] : part[-1]] = ids[index]
+    return copied
 
 
 def make_rows(
