@@ -23,8 +23,6 @@ LEFT_OUT_OF_RENDER = ("arrow", "dna", "grpc")
 # Requirements of requirements that the service never imports. tokenizers uses huggingface-hub for
 # downloads, and uvicorn its extras for WebSockets and reloading.
 UNUSED = ("huggingface-hub", "pyyaml", "watchfiles", "websockets")
-# The compiler of kernels and its headers, instead of a base image with the whole CUDA toolkit.
-CUDA = ("nvidia-cuda-nvrtc-cu12>=12.6,<13", "nvidia-cuda-runtime-cu12>=12.6,<13")
 # The others build dnaio, which has no wheel for arm64, and NumPy without BLAS for `render`.
 BUILD = (
     *("pip>=25", "setuptools>=77", "cyclonedx-bom>=7"),
@@ -47,7 +45,7 @@ def requirements() -> dict[str, list[str]]:
     return {
         "build": list(BUILD),
         "cpu": everything + extras["tracing"],
-        "gpu": everything + extras["tracing"] + extras["gpu"] + list(CUDA),
+        "gpu": everything + extras["tracing"] + extras["gpu"],
         "render": [each for each in everything if name_of(each) not in left_out],
     }
 
