@@ -17,7 +17,8 @@ from pydantic import Field, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 PREFIX = "WARPTOK_"
-TEST_VARIABLES = {"WARPTOK_DATA", "WARPTOK_EXHAUSTIVE"}  # Not settings: only the tests use them.
+# No settings: only the tests use them.
+TEST_VARIABLES = {"WARPTOK_DATA", "WARPTOK_EXHAUSTIVE", "WARPTOK_TEMPLATES"}
 MIB = 1024 * 1024
 ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s]+/?|null", re.IGNORECASE)
 GPUS = re.compile(r"all|[1-9][0-9]{0,2}|(0|[1-9][0-9]{0,2})(,(0|[1-9][0-9]{0,2}))+", re.ASCII)

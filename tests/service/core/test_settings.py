@@ -30,6 +30,12 @@ def test_an_empty_variable_stops_the_start(monkeypatch, name):
         read_settings()
 
 
+def test_variables_of_the_tests_are_not_taken_for_settings(monkeypatch):
+    for name in ("DATA", "EXHAUSTIVE", "TEMPLATES"):
+        monkeypatch.setenv(f"WARPTOK_{name}", "x")
+    read_settings()
+
+
 def test_a_misspelt_variable_stops_the_start_and_names_the_near_one(monkeypatch):
     monkeypatch.setenv("WARPTOK_MAX_TEXT", "5")
     with pytest.raises(UnknownSetting, match="WARPTOK_MAX_TEXT is not a setting; did you mean"):
