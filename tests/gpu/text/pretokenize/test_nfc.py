@@ -187,7 +187,9 @@ def test_the_kernel_sees_a_text_wherever_it_stands(text):
 @settings(max_examples=25)
 @given(
     text=st.text(
-        st.one_of(st.characters(), st.sampled_from("e\u0301\u0323\u0334\u0928\u093c가\u11a8"))
+        st.one_of(
+            st.characters(codec="utf-8"), st.sampled_from("e\u0301\u0323\u0334\u0928\u093c가\u11a8")
+        )
     )
 )
 def test_any_text_by_the_kernel_as_by_the_host(text):
