@@ -24,7 +24,7 @@ pytest.importorskip("ray", reason="pip install 'warptok[ray]'")
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 NUM_FILES = 8
 OPTIONS = ["-v", "gpt2", "--append-eod", "--shard-tokens", "20000", "--parts", "4", "--quiet"]
-MAX_S = 120.0
+MAX_S = 300.0  # On a machine that does other work, too.
 
 
 @pytest.fixture(scope="module")
