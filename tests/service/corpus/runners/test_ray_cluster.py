@@ -79,11 +79,12 @@ def wait_for(process: subprocess.Popen[str]) -> tuple[str, str]:
         raise
 
 
-def wait_for_parts(folder: Path, count: int) -> None:
+def wait_for_parts(process: subprocess.Popen[str], folder: Path, count: int) -> None:
     """Wait until so many parts, each on another node, have written shards and are not done."""
     begun = time.perf_counter()
     num_running = 0
     while num_running < count:
+        assert process.poll() is None, process.communicate()
         assert time.perf_counter() - begun < MAX_S
         time.sleep(0.02)
         checkpoints = [json.loads(path.read_bytes()) for path in folder.glob("part_*.checkpoint")]
@@ -102,7 +103,7 @@ def test_bytes_are_those_of_a_local_run(cluster: Any, folder: Path) -> None:
 
 def test_a_run_that_was_stopped_goes_on_without_the_cluster(cluster: Any, folder: Path) -> None:
     process = start(folder, "stopped", "--ray", cluster.address)
-    wait_for_parts(folder / "stopped", 1)
+    wait_for_parts(process, folder / "stopped", 1)
     process.send_signal(signal.SIGINT)
     _, stderr = wait_for(process)
     assert (process.returncode, stderr) == (
@@ -133,7 +134,7 @@ def test_errors_are_those_of_the_part(cluster: Any, folder: Path) -> None:
 def test_a_node_is_lost(cluster: Any, folder: Path) -> None:
     node = next(iter(cluster.worker_nodes))
     process = start(folder, "lost", "--ray", cluster.address)
-    wait_for_parts(folder / "lost", 2)
+    wait_for_parts(process, folder / "lost", 2)
     cluster.remove_node(node, allow_graceful=False)
     assert process.poll() is None
     _, stderr = wait_for(process)
