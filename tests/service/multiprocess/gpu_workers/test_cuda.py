@@ -13,6 +13,7 @@ from service.engines.hybrid.engine import HybridEngine
 from service.engines.hybrid.opening import OpenedGpus, list_visible_gpus
 from service.multiprocess.gpu_workers.opening import open_gpus
 from service.multiprocess.gpu_workers.remote_gpu import RemoteGpu
+from tests.support.gpus.device_counts import TWO_GPUS
 from tests.support.waiting import wait_until
 from vocabularies.batch.batch import Batch
 from vocabularies.builtin import load
@@ -22,7 +23,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.slow]
 
 def test_ids_are_right_on_each_device_also_after_a_worker_was_killed():
     if len(list_visible_gpus()) < 2:
-        pytest.skip("needs two GPUs")
+        pytest.skip(TWO_GPUS)
     cpu, gpt2 = CpuEngine(), load("gpt2")
     engine = HybridEngine(cpu, lambda: open_gpus(Settings()), 0)
     engine.settle()
