@@ -224,7 +224,7 @@ def _add_running(group: argparse._ArgumentGroup, number: Number) -> None:
         type=number(1, 256),
         metavar="N",
         help="run the parts in N processes, each with its share of the threads and one GPU "
-        "(default: one for every four threads and 4 GiB of files, at most one a part)",
+        "(default: one for every four threads and 2 GiB of files, at most one a part)",
     )
     group.add_argument(
         "--ray",

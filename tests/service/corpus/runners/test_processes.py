@@ -214,7 +214,7 @@ def test_processes_need_parts_threads_and_bytes() -> None:
     large = 64 << 30
     assert choose_num_processes(8, 16, large) == 4
     assert choose_num_processes(2, 16, large) == 2
-    assert choose_num_processes(8, 16, 8 << 30) == 2
+    assert choose_num_processes(8, 16, 5 << 30) == 2
     assert choose_num_processes(1, 16, large) == 1
     assert choose_num_processes(8, 2, large) == 1
 
