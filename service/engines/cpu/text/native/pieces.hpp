@@ -355,12 +355,13 @@ class ShortCache {
     static constexpr size_t BITS = 16;          // Of the number of buckets.
     static constexpr size_t MAX_INLINE = 3;     // Ids in a bucket; further ones are apart.
 
-    ShortCache() : buckets_(size_t{1} << BITS), further_(size_t{2} << BITS) {}
+    ShortCache() : buckets_(size_t{1} << BITS), further_((size_t{2} << BITS) + 1) {}
 
     struct alignas(32) Entry {
         Key key;
         int32_t ids[MAX_INLINE];
-        uint32_t count;
+        uint32_t count : 8;
+        uint32_t further : 24;      // The place of its further ids, which it keeps for a later pretoken; 0: none yet.
     };
 
     struct alignas(64) Bucket {
@@ -391,16 +392,28 @@ class ShortCache {
     const Bucket* second_bucket(uint64_t hash) const { return buckets_.data() + ((hash >> (64 - BITS)) ^ 1); }
 
     // The ids of an entry behind the first three.
-    int32_t* further_ids(const Entry* entry) {
-        return further_[static_cast<size_t>(entry - buckets_.data()->entries)].ids;
+    const int32_t* further_ids(const Entry& entry) const { return further_[entry.further].ids; }
+
+    // Sets the ids of an entry. There are MAX_KEY readable ones. Few pretokens have further ids, which are side by side,
+    // so that they take little memory and few pages.
+    void set(Entry& entry, const Key& key, const int32_t* ids, size_t count) {
+        entry.key = key;
+        entry.count = static_cast<uint8_t>(count);
+        std::memcpy(entry.ids, ids, sizeof(entry.ids));
+        if (count <= MAX_INLINE) return;
+        if (!entry.further) entry.further = ++num_further_ & MAX_FURTHER;
+        std::memcpy(further_[entry.further].ids, ids + MAX_INLINE, sizeof(Further));
     }
 
    private:
     struct Further {
         int32_t ids[MAX_KEY - MAX_INLINE];
     };
+    static constexpr uint32_t MAX_FURTHER = (1 << 24) - 1;
+    static_assert((size_t{2} << BITS) < MAX_FURTHER);
     LargeVector<Bucket> buckets_;
-    LargeVector<Further> further_;
+    LargeVector<Further> further_;      // The first one is not used.
+    uint32_t num_further_ = 0;
 };
 
 // Finds the ids of pretokens for one thread and one vocabulary.
@@ -458,7 +471,7 @@ class PieceEncoder {
             const ShortCache::Entry& entry = bucket->entries[is_second];
             std::memcpy(out, entry.ids, sizeof(entry.ids));
             if (__builtin_expect(entry.count > ShortCache::MAX_INLINE, 0)) {
-                const int32_t* ids = short_.further_ids(&entry);
+                const int32_t* ids = short_.further_ids(entry);
                 __builtin_prefetch(ids);
                 __builtin_prefetch(ids + MAX_KEY - ShortCache::MAX_INLINE - 1);
                 later_[num_later_++] = {ids, out + ShortCache::MAX_INLINE, entry.count - ShortCache::MAX_INLINE};
@@ -495,7 +508,7 @@ class PieceEncoder {
     }
 
     void copy_further(const ShortCache::Entry& entry, int32_t* out) {
-        std::memcpy(out + ShortCache::MAX_INLINE, short_.further_ids(&entry), FURTHER_BYTES);
+        std::memcpy(out + ShortCache::MAX_INLINE, short_.further_ids(entry), FURTHER_BYTES);
     }
 
     __attribute__((noinline)) int32_t* encode_elsewhere(const Pending& pending, int32_t* out) {
@@ -507,17 +520,10 @@ class PieceEncoder {
         copy_later_ids();   // The new entry may replace one of those.
         ShortCache::Entry& entry = short_.choose_entry(pending.hash);
         int32_t id = model_.tokens.find(pending.key, pending.hash);
-        if (id != WholeTokens::NONE) {
-            entry = {pending.key, {id, 0, 0}, 1};
-            *out = id;
-            return out + 1;
-        }
-        int32_t* end = merge(pending.at, pending.key.high >> 56, out);
-        entry.key = pending.key;
-        entry.count = static_cast<uint32_t>(end - out);
-        std::memcpy(entry.ids, out, sizeof(entry.ids));
-        if (entry.count > ShortCache::MAX_INLINE)
-            std::memcpy(short_.further_ids(&entry), out + ShortCache::MAX_INLINE, FURTHER_BYTES);
+        int32_t* end = out + 1;
+        if (id != WholeTokens::NONE) *out = id;
+        else end = merge(pending.at, pending.key.high >> 56, out);
+        short_.set(entry, pending.key, out, static_cast<size_t>(end - out));
         return end;
     }
 
