@@ -2,8 +2,9 @@
 
 cpu/selection.py tries it first for a byte-level BPE whose pretokenizer it supports. native/
 contains the extension: `windows.hpp` finds pretokens 64 bytes at a time, and `automaton.hpp` finds
-those that it does not support; `pieces.hpp` looks pretokens up, and `merges.hpp` merges the others;
-`rows.hpp` combines these steps for a text, and `batch.hpp` for a batch.
+those that it does not support; `pieces.hpp` looks pretokens up, first in `caches.hpp`, and
+`merges.hpp` merges the others; `rows.hpp` combines these steps for a text, and `batch.hpp` for a
+batch.
 
 All ids equal the reference's. `composer` converts rows to NFC if the vocabulary requires it, and
 `special_tokens` lists the special tokens that the extension matches.
