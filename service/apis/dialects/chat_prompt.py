@@ -16,7 +16,7 @@ from pydantic import Field
 
 from service.apis.dialects.common import DialectBody, DialectRequest, encode_texts, parse_body
 from service.apis.dialects.section_cache import MIN_BYTES, Scope, Section, link
-from service.apis.dialects.templates.chat_messages import convert_messages
+from service.apis.dialects.templates.chat_messages import convert_messages, describe_tools
 from service.apis.dialects.templates.pool import UnreadableMessages
 from service.apis.dialects.templates.queue import Flow
 from service.core.context_vars import CLIENT
@@ -95,7 +95,7 @@ async def render_chat_utf8(
         **config.special_tokens(),
         "documents": None,
         **chat.template_options(),
-        "tools": chat.tools,
+        "tools": describe_tools(chat.tools),
     }
     # Rendering and encoding share one deadline.
     request.call.ends_at = find_deadline(request.service, request.call)

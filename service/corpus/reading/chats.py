@@ -80,7 +80,7 @@ class ChatRenderer:
         if not isinstance(messages, list) or not all(isinstance(m, dict) for m in messages):
             raise NoChat("not_a_chat", f"{key!r} is not a list of messages")
         try:
-            messages = convert_messages(messages, needs_role=False)
+            messages = convert_messages(messages, as_vllm=False)
         except InvalidRequest as error:
             where = f"/{key}{error.where.removeprefix('/messages')}"
             raise NoChat("not_a_chat", error.message, where) from error

@@ -32,14 +32,16 @@ TEXTS = {
 # The fields for an assistant's reasoning; only gpt-oss' template reads the second.
 REASONING = ("reasoning_content", "thinking", "reasoning")
 HIDDEN = ("redacted_thinking",)  # Blocks that the model does not receive.
+DEFERRED = "defer_loading"  # A tool may contain this field, or its function.
 
 
-def convert_messages(messages: list[Message], needs_role: bool = True) -> list[Message]:
+def convert_messages(messages: list[Message], as_vllm: bool = True) -> list[Message]:
     """Convert the contents of messages to text or text parts, and the arguments of calls to values.
 
     Args:
         messages: the messages.
-        needs_role: whether to refuse a message without a role, as vLLM does; transformers does not.
+        as_vllm: do what vLLM does before it calls transformers: refuse a message without a role,
+            and replace arguments that are not an object by {}.
 
     Raises:
         InvalidRequest: a message has no role, a content other than text, or calls that cannot be
@@ -48,14 +50,14 @@ def convert_messages(messages: list[Message], needs_role: bool = True) -> list[M
     converted = []
     for number, message in enumerate(messages):
         where = f"/messages/{number}"
-        if needs_role:
+        if as_vllm:
             check_role(message, where)
         read = _text if message.get("role") == "tool" else _content
         fields = {name: value for name, value in message.items() if value is not None}
         fields["content"] = read(message.get("content"), f"{where}/content")
         calls = fields.pop("tool_calls", None)
         if calls:
-            fields["tool_calls"] = _calls(calls, f"{where}/tool_calls")
+            fields["tool_calls"] = _calls(calls, f"{where}/tool_calls", as_vllm)
         converted.append(_name_reasoning(fields))
     return converted
 
@@ -105,13 +107,15 @@ def _text(content: Any, where: str) -> Any:
     return join_parts([{"content": _content(content, where)}])[0]["content"]
 
 
-def _calls(calls: Any, where: str) -> list[Message]:
+def _calls(calls: Any, where: str, as_vllm: bool) -> list[Message]:
     converted = []
     for number, call in enumerate(calls if isinstance(calls, list) else [calls]):
         function = call.get("function") if isinstance(call, dict) else None
         if not isinstance(function, dict):
             raise InvalidRequest("must have a function", f"{where}/{number}")
         arguments = _arguments(function.get("arguments"), f"{where}/{number}/function/arguments")
+        if as_vllm and not isinstance(arguments, dict):
+            arguments = {}
         converted.append({**call, "function": {**function, "arguments": arguments}})
     return converted
 
@@ -247,3 +251,35 @@ def _function(tool: Message) -> Message:
     parts |= {part: tool[part] for part in ("parameters", "strict") if part in tool}
     described = {part: tool[part] for part in ("name", "description") if part in tool}
     return {"type": "function", "function": {**described, **parts}}
+
+
+def describe_tools(tools: list[Message] | None) -> list[Message] | None:
+    """Give the functions of a chat's tools the fields that templates receive in vLLM, in its order.
+
+    Templates write a tool as JSON, so that the order and every field change the ids. A missing
+    description is null, and other fields, such as `cache_control`, are removed.
+
+    Raises:
+        InvalidRequest: a function has no name.
+    """
+    if tools is None:
+        return None
+    return [_describe(tool, f"/tools/{number}") for number, tool in enumerate(tools)]
+
+
+def _describe(tool: Message, where: str) -> Message:
+    """Return the description of a function; another tool, as some templates have it, as it is."""
+    function = tool.get("function")
+    if not isinstance(function, dict):
+        return tool
+    if not isinstance(function.get("name"), str):
+        fault = "must be a text" if "name" in function else "is required"
+        raise InvalidRequest(fault, f"{where}/function/name")
+    deferred = tool.get(DEFERRED)
+    described = {field: function.get(field) for field in ("name", "description", "parameters")}
+    for field, value in (("strict", None), (DEFERRED, deferred)):
+        value = value if function.get(field) is None else function[field]
+        if value is not None:
+            described[field] = value
+    own = {} if deferred is None else {DEFERRED: deferred}
+    return {"type": tool.get("type") or "function", "function": described, **own}

@@ -79,8 +79,8 @@ def test_a_text_of_responses_is_the_message_of_a_user():
             assert await count(client, input=[{"role": "user", "content": "Hello"}]) == 9
             assert await count(client, input="Hello", instructions="Hello") == 15
             tool = {"type": "function", "name": "f", "parameters": {"type": "object"}}
-            function = {"type": "function", "function": {**tool}}
-            del function["function"]["type"]
+            described = {"name": "f", "description": None, "parameters": {"type": "object"}}
+            function = {"type": "function", "function": described}
             rendered = await ids_of(client, json.dumps([function]), "qwen")
             assert await count(client, input="Hello", tools=[tool]) == 14 + len(rendered)
             unset = {"conversation": None, "previous_response_id": None, "prompt": None}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from service.apis.dialects.templates.chat_messages import (
@@ -9,6 +11,7 @@ from service.apis.dialects.templates.chat_messages import (
     convert_messages,
     convert_responses,
     convert_tools,
+    describe_tools,
 )
 from service.core.errors import InvalidRequest
 
@@ -48,8 +51,11 @@ def test_a_content_is_a_text_or_parts_of_text_alone():
         ({"a": [1, "é"]}, {"a": [1, "é"]}),
         ("", {}),
         (None, {}),
-        ("[2]", [2]),
-        ("12345678901234567890123", 12345678901234567890123),
+        ("[2]", {}),
+        ([2], {}),
+        ('{"a": 12345678901234567890123}', {"a": 12345678901234567890123}),
+        ("12345678901234567890123", {}),
+        ('"{}"', {}),  # Encoded twice.
         ('{"a": ', {}),  # A model was interrupted.
         (" ", {}),
         ("null", {}),
@@ -87,8 +93,11 @@ def test_what_cannot_be_read_is_refused_with_its_place(message, where):
     assert refused.value.where == where
 
 
-def test_a_role_is_not_needed_for_training():
-    assert convert_messages([{"from": "human"}], needs_role=False)[0]["from"] == "human"
+def test_training_needs_no_role_and_keeps_arguments_that_are_a_list():
+    assert convert_messages([{"from": "human"}], as_vllm=False)[0]["from"] == "human"
+    message = {"role": "assistant", "content": "", "tool_calls": calls("[2]")}
+    (made,) = convert_messages([message], as_vllm=False)
+    assert made["tool_calls"] == calls([2])
     with pytest.raises(InvalidRequest) as refused:
         convert_messages([USER, {"from": "human"}])
     assert refused.value.where == "/messages/1/role"
@@ -216,3 +225,32 @@ def test_tools_of_all_are_described_as_openais_chats_do():
         convert_tools([chat, {"type": "web_search", "name": "web"}])
     assert refused.value.where == "/tools/1/type"
     assert convert_tools(None) is None
+
+
+def test_templates_receive_tools_with_vllms_fields_in_its_order():
+    tools = [
+        {
+            "function": {
+                "strict": True,
+                "parameters": {"z": 1, "a": {"title": "T"}},
+                "cache_control": {"type": "ephemeral"},
+                "name": "add",
+            },
+            "cache_control": {"type": "ephemeral"},
+            "type": "function",
+        },
+        {"function": {"name": "f", "description": "d", "strict": None}, "defer_loading": False},
+        {"name": "own"},
+    ]
+    assert json.dumps(describe_tools(tools)) == (
+        '[{"type": "function", "function": {"name": "add", "description": null, '
+        '"parameters": {"z": 1, "a": {"title": "T"}}, "strict": true}}, '
+        '{"type": "function", "function": {"name": "f", "description": "d", "parameters": null, '
+        '"defer_loading": false}, "defer_loading": false}, {"name": "own"}]'
+    )
+    assert describe_tools(None) is None
+    assert describe_tools([]) == []
+    for function in ({}, {"name": 7}):
+        with pytest.raises(InvalidRequest) as refused:
+            describe_tools([tools[0], {"function": function}])
+        assert refused.value.where == "/tools/1/function/name"
