@@ -2,7 +2,7 @@
 
 Arguments: a JSON file with templates, chats and the names of special tokens, and a file for the
 answer: for each template the text of each chat, or null where the template refuses it. Messages get
-the form that vLLM gives to transformers, in parts and joined.
+the form that vLLM gives to transformers, in parts, joined, and as they are.
 """
 
 import sys
@@ -17,14 +17,17 @@ from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
 
-def convert(messages: list, *, joins: bool) -> list:
+def convert(messages: list, form: str) -> list:
     """Convert messages as vLLM does before it renders them by transformers."""
     for message in messages:
         content = message.get("content")
-        if isinstance(content, list) and (joins or message["role"] == "tool"):
-            message["content"] = "\n".join(part["text"] for part in content)
+        is_text = form == "joined" or message["role"] == "tool"
+        if isinstance(content, list) and is_text:
+            message["content"] = "\n".join(part["text"] for part in content if part["text"])
+        if isinstance(content, str) and form == "parts" and not is_text:
+            message["content"] = [{"type": "text", "text": content}]
         if content is None:
-            message["content"] = ""
+            message["content"] = [] if form == "parts" and not is_text else ""
         for call in message.get("tool_calls") or []:
             if isinstance(call["function"]["arguments"], str):
                 call["function"]["arguments"] = json.loads(call["function"]["arguments"])
@@ -33,9 +36,9 @@ def convert(messages: list, *, joins: bool) -> list:
     return messages
 
 
-def render(tokenizer: PreTrainedTokenizerFast, template: str, chat: dict, joins: bool) -> object:
+def render(tokenizer: PreTrainedTokenizerFast, template: str, chat: dict, form: str) -> object:
     chat = copy.deepcopy(chat)
-    messages = convert(chat.pop("messages"), joins=joins)
+    messages = convert(chat.pop("messages"), form)
     chat.setdefault("add_generation_prompt", True)
     variables = chat.pop("chat_template_kwargs", {})
     try:
@@ -53,7 +56,7 @@ def main(cases: str, answer: str) -> None:
     )
     texts = {
         template: {
-            name: [render(tokenizer, source, chat, joins) for joins in (False, True)]
+            name: [render(tokenizer, source, chat, form) for form in ("parts", "joined", "given")]
             for name, chat in case["chats"].items()
         }
         for template, source in case["templates"].items()

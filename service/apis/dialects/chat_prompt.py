@@ -122,10 +122,10 @@ def _mark_end(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Append END to the last message, to find the place where the rendered text is cut."""
     *before, last = messages
     content = last["content"]
-    if isinstance(content, list):
+    if isinstance(content, list) and content:
         *parts, final = content
         return [*before, {**last, "content": [*parts, {**final, "text": final["text"] + END}]}]
-    return [*before, {**last, "content": f"{content}{END}"}]
+    return [*before, {**last, "content": f"{content or ''}{END}"}]
 
 
 def _cut_at_end(text: str, content: Any) -> str:
@@ -138,7 +138,7 @@ def _cut_at_end(text: str, content: Any) -> str:
     Raises:
         InvalidRequest: the text does not contain the last message.
     """
-    final = content[-1]["text"] if isinstance(content, list) else str(content)
+    final = content[-1]["text"] if content and isinstance(content, list) else str(content or "")
     place = text.rfind(END.strip())
     if place < 0 or final.strip() not in text:
         raise InvalidRequest(

@@ -19,7 +19,7 @@ from jinja2 import TemplateError, nodes
 from jinja2.runtime import Macro
 
 from service.apis.dialects.templates.chat_messages import convert_messages
-from service.apis.dialects.templates.content_format import join_parts, takes_parts
+from service.apis.dialects.templates.content_format import ContentFormat, give_contents, takes_parts
 from service.apis.dialects.templates.environment import Generation, make_environment
 from service.core.errors import InvalidRequest
 from service.corpus.documents import Documents, Reject
@@ -61,7 +61,8 @@ class ChatRenderer:
         environment.globals.pop(CLOCK, None)
         try:
             tree = environment.parse(template)
-            self._takes_parts = takes_parts(tree)
+            # As transformers, which leaves texts and parts as they are.
+            self._format = ContentFormat.BOTH if takes_parts(tree) else ContentFormat.TEXT
             environment.add_extension(_Marking)
             self._template = environment.from_string(template)
         except TemplateError as error:
@@ -84,8 +85,7 @@ class ChatRenderer:
         except InvalidRequest as error:
             where = f"/{key}{error.where.removeprefix('/messages')}"
             raise NoChat("not_a_chat", error.message, where) from error
-        if not self._takes_parts:
-            messages = join_parts(messages)
+        messages = give_contents(messages, self._format)
         tools = record.get("tools")
         if self._has_blocks or not self._is_masked:
             return _split_marks(self._render(messages, tools))

@@ -83,9 +83,9 @@ def _name_reasoning(message: Message) -> Message:
 
 
 def _content(content: Any, where: str) -> Any:
-    """Convert a content to a text or to OpenAI's text parts; a missing one to an empty text."""
-    if content in (None, []):
-        return ""
+    """Convert a content to a text or to OpenAI's text parts; a missing one has no parts."""
+    if content is None:
+        return []
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
@@ -99,7 +99,7 @@ def _content(content: Any, where: str) -> Any:
                 parts.append({"type": "text", "text": str(text)})
         else:
             raise InvalidRequest("must be of type text; other content has no ids", where)
-    return parts or ""
+    return parts
 
 
 def _text(content: Any, where: str) -> Any:

@@ -4,10 +4,15 @@ A template that loops over a content and reads the type or text of its items, as
 reads parts, as in transformers and vLLM. Every other template reads one text.
 
     {% for part in message['content'] %}{{ part['text'] }}{% endfor %}
+
+If vLLM finds such a loop, it gives the template no text at all: a text becomes one part, which
+Llama 4's template trims, other than a text. vLLM only finds a loop over the content of an item of
+`messages`, or over a variable with the name `content`; the others are given both forms.
 """
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any
 
 from jinja2 import nodes
@@ -16,15 +21,96 @@ CONTENT = "content"
 PART_KEYS = ("type", "text")  # Other items of a content, such as Mistral's calls, have neither.
 
 
+class ContentFormat(Enum):
+    """The form in which a template is given the contents of messages."""
+
+    TEXT = "text"
+    BOTH = "both"
+    PARTS = "parts"
+
+
+def give_contents(messages: list[dict[str, Any]], format: ContentFormat) -> list[dict[str, Any]]:
+    """Convert the contents of messages to the form that a template reads, as vLLM does.
+
+    The result of a tool is one text in every form, and a missing content is no part.
+    """
+    give = {
+        ContentFormat.TEXT: _give_text,
+        ContentFormat.BOTH: _give_both,
+        ContentFormat.PARTS: _give_parts,
+    }[format]
+    return [give(message) for message in messages]
+
+
 def join_parts(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Join the parts of each message's content by line breaks, as vLLM does."""
-    joined = []
-    for message in messages:
-        content = message.get(CONTENT)
-        if isinstance(content, list):
-            message = {**message, CONTENT: "\n".join(part["text"] for part in content)}
-        joined.append(message)
-    return joined
+    """Join the parts of each message's content by line breaks; empty parts are omitted."""
+    return [_give_text(message) for message in messages]
+
+
+def _give_text(message: dict[str, Any]) -> dict[str, Any]:
+    content = message.get(CONTENT)
+    if not isinstance(content, list):
+        return message
+    texts = [part["text"] for part in content]
+    return {**message, CONTENT: "\n".join(filter(None, texts))}
+
+
+def _give_both(message: dict[str, Any]) -> dict[str, Any]:
+    return {**message, CONTENT: ""} if message.get(CONTENT) == [] else message
+
+
+def _give_parts(message: dict[str, Any]) -> dict[str, Any]:
+    content = message.get(CONTENT)
+    if message.get("role") == "tool":
+        return _give_text(message)
+    if not isinstance(content, str):
+        return message
+    return {**message, CONTENT: [{"type": "text", "text": content}]}
+
+
+def detect_format(template: nodes.Template) -> ContentFormat:
+    """Return the form in which a template is given contents."""
+    if not takes_parts(template):
+        return ContentFormat.TEXT
+    return ContentFormat.PARTS if _is_found_by_vllm(template) else ContentFormat.BOTH
+
+
+def _is_found_by_vllm(template: nodes.Template) -> bool:
+    """Return whether there is a loop over a content that vLLM finds."""
+    lists = {"messages"}
+    assigned = [
+        (assign.target.name, assign.node)
+        for assign in template.find_all(nodes.Assign)
+        if isinstance(assign.target, nodes.Name)
+    ]
+    while found := {name for name, value in assigned if _find_name(value) in lists} - lists:
+        lists |= found
+    loops = list(template.find_all(nodes.For))
+    items = {
+        loop.target.name
+        for loop in loops
+        if isinstance(loop.target, nodes.Name) and _find_name(loop.iter) in lists
+    }
+    return any(
+        (isinstance(loop.iter, nodes.Name) and loop.iter.name == CONTENT)
+        or _find_name(loop.iter, CONTENT) in items
+        for loop in loops
+    )
+
+
+def _find_name(value: nodes.Node | None, key: str | None = None) -> str | None:
+    """Return the variable of which an expression is the value, or its key's; None: another one."""
+    match value:
+        case nodes.Filter() | nodes.Test() | nodes.Getitem(arg=nodes.Slice()):
+            return _find_name(value.node, key)
+        case (
+            nodes.Getattr(node=inner, attr=name)
+            | nodes.Getitem(node=inner, arg=nodes.Const(value=name))
+        ) if key is not None and name == key:
+            return _find_name(inner)
+        case nodes.Name() if key is None:
+            return value.name
+    return None
 
 
 def takes_parts(template: nodes.Template) -> bool:

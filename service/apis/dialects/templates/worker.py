@@ -26,7 +26,11 @@ from jinja2 import Template, TemplateError
 from jinja2.utils import LRUCache
 
 from service.apis.dialects.templates.chat_messages import Message, convert_messages
-from service.apis.dialects.templates.content_format import join_parts, takes_parts
+from service.apis.dialects.templates.content_format import (
+    ContentFormat,
+    detect_format,
+    give_contents,
+)
 from service.apis.dialects.templates.environment import make_environment
 from service.apis.dialects.templates.memory import (
     ANSWER,
@@ -50,14 +54,14 @@ MESSAGE_BYTES = 400  # Of a kept message, besides its JSON and its value.
 
 
 class CompiledTemplate(NamedTuple):
-    """A compiled template, and whether it reads contents as parts."""
+    """A compiled template, and the form in which it is given contents."""
 
     template: Template
-    takes_parts: bool
+    format: ContentFormat
 
 
 class Templates:
-    """Compiles templates, and detects whether each reads contents as parts.
+    """Compiles templates, and detects in which form each is given contents.
 
     Recently used templates stay compiled, as compiling takes far longer than rendering. Variables
     that a template sets are lost at the end of the chat.
@@ -76,14 +80,14 @@ class Templates:
         compiled: CompiledTemplate | None = self.compiled.get(source)
         if compiled is None:
             tree = self.jinja.parse(source)
-            compiled = CompiledTemplate(self.jinja.from_string(tree), takes_parts(tree))
+            compiled = CompiledTemplate(self.jinja.from_string(tree), detect_format(tree))
             if len(source) <= COMPILED_CHARS:
                 self.compiled[source] = compiled
         return compiled
 
 
 def render(templates: Templates, template: str, variables: dict[str, Any], max_chars: int) -> bytes:
-    """Render a chat in UTF-8; join the parts of contents unless the template reads parts.
+    """Render a chat in UTF-8, with contents in the form that the template reads.
 
     A lone surrogate in the output of the template becomes a question mark.
 
@@ -91,8 +95,9 @@ def render(templates: Templates, template: str, variables: dict[str, Any], max_c
         TemplateError: the template is invalid, refuses the messages, or writes too much.
     """
     compiled = templates.get(template)
-    if "messages" in variables and not compiled.takes_parts:
-        variables = variables | {"messages": join_parts(variables["messages"])}
+    if "messages" in variables:
+        messages = give_contents(variables["messages"], compiled.format)
+        variables = variables | {"messages": messages}
     pieces: list[bytes] = []
     size = 0
     for piece in compiled.template.generate(**variables):

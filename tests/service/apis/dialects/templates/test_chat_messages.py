@@ -39,8 +39,8 @@ def test_a_content_is_a_text_or_parts_of_text_alone():
     ]
     assert convert_messages(messages) == [
         {"role": "user", "content": [text("a"), text("b"), text("c")], "name": "n"},
-        {"role": "assistant", "content": ""},
-        {"role": "assistant", "content": ""},
+        {"role": "assistant", "content": []},
+        {"role": "assistant", "content": []},
     ]
 
 
@@ -65,7 +65,7 @@ def test_a_content_is_a_text_or_parts_of_text_alone():
 def test_arguments_of_calls_are_values_and_not_json_in_a_string(arguments, wanted):
     message = {"role": "assistant", "content": None, "tool_calls": calls(arguments)}
     (made,) = convert_messages([message])
-    assert made == {"role": "assistant", "content": "", "tool_calls": calls(wanted)}
+    assert made == {"role": "assistant", "content": [], "tool_calls": calls(wanted)}
     assert message["tool_calls"] == calls(arguments)  # The request's body stays.
 
 
@@ -129,7 +129,7 @@ def test_refusals_and_thoughts_are_parts_of_text():
     texts = [{"type": "text", "text": "No."}, {"type": "text", "text": "Hm."}]
     assert made["content"] == texts
     (empty,) = convert_messages([{"role": "user", "content": parts[-1:]}])
-    assert empty["content"] == ""
+    assert empty["content"] == []
 
 
 def test_anthropics_calls_and_results():
@@ -173,7 +173,7 @@ def test_anthropics_calls_and_results():
         RESULT,
         {"role": "user", "content": [text("Thanks.")]},
         RESULT,
-        {"role": "user", "content": ""},
+        {"role": "user", "content": []},
     ]
 
 
@@ -204,9 +204,9 @@ def test_items_of_responses():
     ]
     assert convert_messages(convert_responses(items)) == [
         USER,
-        {"role": "assistant", "content": ""}
+        {"role": "assistant", "content": []}
         | dict.fromkeys(("reasoning", "reasoning_content", "thinking"), "so"),
-        {"role": "assistant", "content": "", "tool_calls": [CALL]},
+        {"role": "assistant", "content": [], "tool_calls": [CALL]},
         RESULT,
         {"type": "message", "role": "assistant", "content": [text("3.")]},
     ]

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from service.apis.dialects.templates.content_format import join_parts, takes_parts
+from service.apis.dialects.templates.content_format import (
+    ContentFormat,
+    detect_format,
+    give_contents,
+    join_parts,
+    takes_parts,
+)
 from service.apis.dialects.templates.worker import Templates, render
 from tests.service.apis.dialects.calls import ENGINE, ids_of, post, upload
 from tests.support.app_client import serving
@@ -72,6 +78,55 @@ def test_every_other_template_is_given_one_text(body):
 def test_a_text_stays_one_text():
     messages = [{"role": "user", "content": "ab"}, {"role": "tool"}]
     assert join_parts(messages) == messages
+
+
+def test_empty_parts_are_omitted_where_parts_are_joined():
+    parts = [{"type": "text", "text": text} for text in ("", "a", "", "b", "")]
+    messages = [{"role": "user", "content": parts}, {"role": "assistant", "content": []}]
+    assert [message["content"] for message in join_parts(messages)] == ["a\nb", ""]
+
+
+@pytest.mark.parametrize(
+    ("template", "format"),
+    [
+        ("{% for m in messages %}" + loop("m.content") + "{% endfor %}", "parts"),
+        ("{% for m in messages[1:] %}" + loop("m['content'] | list") + "{% endfor %}", "parts"),
+        (
+            "{% set a = messages %}{% set b = a[0:] %}{% for m in b %}"
+            + loop("m.content")
+            + "{% endfor %}",
+            "parts",
+        ),
+        (MACRO + "{% for m in messages %}{{ shown(m.content) }}{% endfor %}", "parts"),
+        (
+            "{% for m in messages %}{% set c = m.content %}" + loop("c") + "{% endfor %}",
+            "both",
+        ),
+        ("{% for m in messages %}" + loop("m.get('content')") + "{% endfor %}", "both"),
+        (loop("messages[0].content"), "both"),
+        ("{% for m in messages %}{{ m.content }}{% endfor %}", "text"),
+    ],
+)
+def test_the_form_of_contents_is_found_as_vllm_finds_it(template, format):
+    assert detect_format(Templates().jinja.parse(template)) == ContentFormat(format)
+
+
+def test_texts_become_parts_for_a_template_in_which_vllm_finds_a_loop():
+    text = {"role": "user", "content": " a "}
+    call = {"role": "assistant", "content": []}
+    result = {"role": "tool", "content": "3"}
+    messages = [text, call, result]
+    part = {"type": "text", "text": " a "}
+    given = give_contents(messages, ContentFormat.PARTS)
+    assert given == [{"role": "user", "content": [part]}, call, result]
+    given = give_contents(messages, ContentFormat.BOTH)
+    assert given == [text, {"role": "assistant", "content": ""}, result]
+    template = (
+        "{% for message in messages %}{% if message.content is string %}{{ message.content }}"
+        "{% else %}" + loop("message.content") + "{% endif %}{% endfor %}"
+    )
+    chat = {"messages": [text]}
+    assert render(Templates(), template, chat, 100) == b"a"  # As Llama 4's template trims parts.
 
 
 def test_parts_of_a_chat_reach_a_template_that_goes_over_them():
