@@ -29,8 +29,12 @@ TEXTS = {
     "thinking": "thinking",
 }
 """The types of text parts, and the field of each type that contains the text."""
-# The fields for an assistant's reasoning; only gpt-oss' template reads the second.
-REASONING = ("reasoning_content", "thinking", "reasoning")
+# The fields for an assistant's reasoning, in the order of vLLM and in that of transformers; only
+# gpt-oss' template reads `thinking`.
+REASONING = ("reasoning", "reasoning_content", "thinking")
+REASONING_OF_TRANSFORMERS = ("reasoning_content", "thinking", "reasoning")
+# The beginning of a line that Claude Code writes before the system prompt.
+BILLING = "x-anthropic-billing-header"
 HIDDEN = ("redacted_thinking",)  # Blocks that the model does not receive.
 DEFERRED = "defer_loading"  # A tool may contain this field, or its function.
 
@@ -41,7 +45,8 @@ def convert_messages(messages: list[Message], as_vllm: bool = True) -> list[Mess
     Args:
         messages: the messages.
         as_vllm: do what vLLM does before it calls transformers: refuse a message without a role,
-            and replace arguments that are not an object by {}.
+            replace arguments that are not an object by {}, store reasoning under all names, and
+            remove Claude Code's billing header.
 
     Raises:
         InvalidRequest: a message has no role, a content other than text, or calls that cannot be
@@ -55,10 +60,12 @@ def convert_messages(messages: list[Message], as_vllm: bool = True) -> list[Mess
         read = _text if message.get("role") == "tool" else _content
         fields = {name: value for name, value in message.items() if value is not None}
         fields["content"] = read(message.get("content"), f"{where}/content")
+        if as_vllm and message["role"] == "system":
+            fields["content"] = _remove_billing(fields["content"])
         calls = fields.pop("tool_calls", None)
         if calls:
             fields["tool_calls"] = _calls(calls, f"{where}/tool_calls", as_vllm)
-        converted.append(_name_reasoning(fields))
+        converted.append(_name_reasoning(fields, as_vllm))
     return converted
 
 
@@ -73,13 +80,27 @@ def check_role(message: Message, where: str) -> None:
         raise InvalidRequest(fault, f"{where}/role")
 
 
-def _name_reasoning(message: Message) -> Message:
-    """Store an assistant's reasoning under all names that templates read, as transformers does."""
-    for name in REASONING:
+def _name_reasoning(message: Message, as_vllm: bool) -> Message:
+    """Store an assistant's reasoning under the names that templates read."""
+    for name in REASONING if as_vllm else REASONING_OF_TRANSFORMERS:
         if name in message:
             reasoning = message[name]
-            return {"thinking": reasoning, **message, "reasoning_content": reasoning}
+            own = {"reasoning": reasoning} if as_vllm else {}
+            return {"thinking": reasoning, **message, "reasoning_content": reasoning, **own}
     return message
+
+
+def _remove_billing(content: Any) -> Any:
+    """Remove Claude Code's line from a system message: it is another one in each request."""
+    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    kept = []
+    for part in parts:
+        if part["text"].startswith(BILLING):
+            rest = part["text"].partition("\n")[2]
+            kept += [{**part, "text": rest}] if rest else []
+        else:
+            kept.append(part)
+    return kept[0]["text"] if kept and isinstance(content, str) else kept
 
 
 def _content(content: Any, where: str) -> Any:

@@ -103,10 +103,43 @@ def test_training_needs_no_role_and_keeps_arguments_that_are_a_list():
     assert refused.value.where == "/messages/1/role"
 
 
-@pytest.mark.parametrize("name", ["reasoning", "reasoning_content", "thinking"])
+NAMES = ("reasoning", "reasoning_content", "thinking")
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_reasoning_has_all_names_that_templates_read(name):
-    (made,) = convert_messages([{"role": "assistant", "content": "3", name: "so"}])
-    assert (made[name], made["reasoning_content"], made["thinking"]) == ("so", "so", "so")
+    message = {"role": "assistant", "content": "3", name: "so"}
+    (made,) = convert_messages([message])
+    assert [made[each] for each in NAMES] == ["so"] * 3
+    (made,) = convert_messages([message], as_vllm=False)  # transformers keeps other names out.
+    assert (made["reasoning_content"], made["thinking"]) == ("so", "so")
+    assert ("reasoning" in made) == (name == "reasoning")
+
+
+def test_the_first_name_of_vllm_or_of_transformers_has_the_reasoning():
+    message = {"role": "assistant", "content": "3", "reasoning_content": "b", "reasoning": "a"}
+    (made,) = convert_messages([message])
+    assert [made[each] for each in NAMES] == ["a"] * 3
+    (made,) = convert_messages([message], as_vllm=False)
+    assert [made[each] for each in NAMES] == ["a", "b", "b"]
+
+
+def test_claude_codes_billing_header_is_removed_from_a_system_message():
+    header = "x-anthropic-billing-header: cc_version=2.1; cch=0a1b2;"
+    parts = [text(header), text(f"{header}\nBe kind."), text(""), text("x")]
+    for role in ("system", "user"):
+        messages = [
+            {"role": role, "content": content}
+            for content in (header, f"{header}\nBe\nkind.", f"a {header}", parts)
+        ]
+        made = [message["content"] for message in convert_messages(messages)]
+        if role == "system":
+            shortened = [text("Be kind."), text(""), text("x")]
+            assert made == [[], "Be\nkind.", f"a {header}", shortened]
+        else:
+            assert made == [message["content"] for message in messages]
+    kept = convert_messages([{"role": "system", "content": header}], as_vllm=False)
+    assert kept == [{"role": "system", "content": header}]
 
 
 def test_fields_that_are_null_are_absent():
