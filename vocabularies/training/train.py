@@ -18,6 +18,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from vocabularies.errors import VocabularyError
 from vocabularies.formats.special_token_roles import guess_roles
 from vocabularies.model.types import Bpe, SpecialToken
 from vocabularies.model.vocabulary import Vocabulary
@@ -109,8 +110,8 @@ def train(
             mergers give the same merges.
 
     Raises:
-        VocabularyError: an option, the corpus or the motifs are invalid, or the file of the state
-            belongs to another training.
+        VocabularyError: an option, the corpus or the motifs are invalid, a token that is learnt is
+            also a special token, or the file of the state belongs to another training.
         OSError: the file cannot be read or written.
 
     Example: train(Corpus.of(["ACGACG", "ACG"]), TrainingOptions(8)).vocabulary.tokens is
@@ -207,7 +208,10 @@ class _Trainer:
         self.options = options
         self.normalizers = normalizers
         self.merges: list[Merge] = []
-        self._lengths = [0] * layout.num_special + [len(token) for token in layout.tokens]
+        self._tokens = [content.encode() for content in options.special_tokens]
+        self._lengths = [0] * layout.num_special
+        for token in layout.tokens:
+            self._add(token)
         symbols = layout.symbols
         if state is not None:
             for merge in state.merges:
@@ -254,7 +258,20 @@ class _Trainer:
 
     def _learn(self, merge: Merge) -> None:
         self.merges.append(merge)
-        self._lengths.append(self._lengths[merge.left] + self._lengths[merge.right])
+        self._add(self._tokens[merge.left] + self._tokens[merge.right])
+
+    def _add(self, token: bytes) -> None:
+        """Give a token the next id.
+
+        Raises:
+            VocabularyError: the token is also a special token.
+        """
+        if token in self._tokens[: self.layout.num_special]:
+            where = f"special_tokens[{self._tokens.index(token)}]"
+            message = f"{token.decode()!r} is also a token that the corpus or the motifs give"
+            raise VocabularyError.at(where, message)
+        self._tokens.append(token)
+        self._lengths.append(len(token))
 
     def progress(self, seconds: float) -> Progress:
         return Progress(
@@ -271,10 +288,7 @@ class _Trainer:
     def vocabulary(self) -> Vocabulary:
         """Make the vocabulary of the merges so far."""
         layout, contents = self.layout, self.options.special_tokens
-        tokens = [content.encode() for content in contents]
-        tokens += layout.tokens
-        for merge in self.merges:
-            tokens.append(tokens[merge.left] + tokens[merge.right])
+        tokens = self._tokens
         # Two pairs never give the same token, because the letters between two borders are merged in
         # only one way.
         assert len(set(tokens)) == len(tokens), "two tokens are equal; this is a bug"

@@ -305,17 +305,23 @@ def test_what_cannot_be_learnt_is_refused():
     corpus = Corpus.of(["ACGU", "ACGT"])
     spans = TrainingOptions(merge_rule="span_preserving", t_and_u="apart")
     bank = MotifBank.of(["ACG", "CGT"])
+    special = TrainingOptions(special_tokens=("[UNK]", "ACG"))
+    cut_out = {"merge_rule": "span_preserving"}
     cases = [
         (Corpus.of([]), TrainingOptions(), None, "corpus"),
         (corpus, spans, None, "motifs"),
         (corpus, spans, bank, "corpus"),
         (Corpus.of(["ACGT"]), replace(spans, vocabulary_size=6), bank, "vocabulary_size"),
         (Corpus.of(["ACGT"]), TrainingOptions(4), None, "vocabulary_size"),
+        (corpus, replace(special, special_tokens=("[UNK]", "AC")), None, "special_tokens[1]"),
+        (Corpus.of(["ACGT"]), replace(special, **cut_out), bank, "special_tokens[1]"),
     ]
     for corpus, options, motifs, place in cases:
         with pytest.raises(VocabularyError) as caught:
             train(corpus, options, motifs=motifs)
         assert [finding.where for finding in caught.value.findings] == [place]
+    not_learnt = replace(special, special_tokens=("[UNK]", "GTA"))
+    assert len(train(Corpus.of(["ACGT"] * 2), not_learnt).vocabulary) == 9
     with pytest.raises(VocabularyError, match="confidence"):
         train(Corpus.of(["ACGT"]), spans, motifs=bank, confidence=np.zeros(4, np.int64))
     with pytest.raises(VocabularyError, match="sequence 2, letter 3: byte 0xc3"):
