@@ -26,7 +26,7 @@ from vocabularies.sequences.window_layout import (
     WindowLayout,
     make_layout,
 )
-from vocabularies.sequences.windows import Windows
+from vocabularies.sequences.windows import Windows, token_positions
 from warptok.devices import Place, encode_to_device, windows_to_device
 from warptok.errors import InvalidRequest
 from warptok.huggingface import BatchEncoding, encode_as_huggingface
@@ -449,7 +449,11 @@ class Tokenizer(TokenNames):
         encoded, kernel_time = self._encode_timed("windows", sequence, options, spans=True)
         assert encoded.spans is not None
         text = as_text(sequence, "codepoints", {})
-        positions = convert_spans(encoded.spans, text, "codepoints")[:, 0]
+        positions = token_positions(
+            convert_spans(encoded.spans, text, "codepoints"),
+            circular=layout.circular,
+            reverse_complement=reverse_complement,
+        )
         windows = layout.cut(encoded.ids, positions, as_channel(channel, len(text)))
         return replace(windows, kernel_time=kernel_time)
 

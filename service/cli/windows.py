@@ -21,7 +21,7 @@ from vocabularies.batch.batch import EncodeOptions
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.sequences.channel import ChannelError, SparseChannel
 from vocabularies.sequences.window_layout import LayoutError, WindowLayout, make_layout
-from vocabularies.sequences.windows import FIELDS, Windows
+from vocabularies.sequences.windows import FIELDS, Windows, token_positions
 
 CHANNEL_NAME = "het_values"
 GROUP_IDS = 1 << 20  # So many ids of a sequence's windows are in memory at a time.
@@ -84,7 +84,10 @@ def run(arguments: argparse.Namespace) -> int:
                 print(f"warptok: {name}: {error.message}{place} [{error.code}]", file=sys.stderr)
                 continue
             spans = encoded.spans[encoded.offsets[row] : encoded.offsets[row + 1]]
-            tokens = _Tokens(name, encoded.row(row), spans[:, 0], values)
+            positions = token_positions(
+                spans, circular=layout.circular, reverse_complement=arguments.reverse_complement
+            )
+            tokens = _Tokens(name, encoded.row(row), positions, values)
             for windows in _cut(layout, tokens):
                 write = _write_json if arguments.json else _write_lines
                 write(name, windows, channel_name)

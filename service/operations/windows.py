@@ -24,7 +24,7 @@ from service.registry.entries import LoadedVocabulary
 from vocabularies.batch.batch import Encoded, EncodeOptions
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.sequences.window_layout import LayoutError, WindowLayout, make_layout
-from vocabularies.sequences.windows import Windows
+from vocabularies.sequences.windows import Windows, token_positions
 
 
 def plan_windows(
@@ -107,7 +107,11 @@ def _cut(
     if num_ids > max_window_ids:
         message = f"the answer would have {num_ids} ids; max_window_ids is {max_window_ids}"
         raise TooLarge(message, "/window")
-    positions = convert_spans(encoded.spans[begin:end], request.sequence, "codepoints")[:, 0]
+    positions = token_positions(
+        convert_spans(encoded.spans[begin:end], request.sequence, "codepoints"),
+        circular=layout.circular,
+        reverse_complement=request.reverse_complement,
+    )
     return layout.cut(encoded.ids[begin:end], positions, _channel(request))
 
 

@@ -22,7 +22,7 @@ from vocabularies.builtin import load
 from vocabularies.model.tables import may_split_kmers
 from vocabularies.reference import tokenizer
 from vocabularies.sequences.augmentation import Augmentation, augment
-from vocabularies.sequences.windows import make_windows
+from vocabularies.sequences.windows import make_windows, token_positions
 
 PAD = 0
 
@@ -57,7 +57,11 @@ def check_windows(engine, name, texts, options, window, stride, prefix, channel)
             assert made.errors[row] == refused.error
             assert part.start == part.stop
             continue
-        places = np.array(right.spans, np.int64).reshape(-1, 2)[:, 0]
+        places = token_positions(
+            np.array(right.spans, np.int64).reshape(-1, 2),
+            circular=bool(options.circular),
+            reverse_complement=options.reverse_complement,
+        )
         begin, end = batch.offsets[row : row + 2]
         wanted = make_windows(
             np.array(right.ids, np.int32),

@@ -53,6 +53,34 @@ def named_fields(windows: Any, channel_name: str) -> dict[str, Any]:
     return named if windows.channel is None else {**named, channel_name: windows.channel}
 
 
+def token_positions(
+    spans: NDArray[np.int64], *, circular: bool, reverse_complement: bool
+) -> NDArray[np.int64]:
+    """Return the base at which each token of a sequence begins, int64[T].
+
+    It is the first base that the token covers, counted along the sequence as it was sent. Spans end
+    at the junction of a circle. On the other strand, this cuts the first bases of the k-mers over
+    the junction, so the places of these are computed from the ends of their spans.
+
+    Args:
+        spans: int64[T, 2], the begin and end of each token.
+        circular: whether the sequence is circular.
+        reverse_complement: whether the tokens are those of the other strand.
+
+    Example, k = 3: the other strand of a circle of 5 bases has the spans 2 5, 1 4, 0 3, 0 2, 0 1
+    and the positions 2 1 0 4 3.
+    """
+    begins, ends = spans[:, 0], spans[:, 1]
+    if not (circular and reverse_complement) or len(spans) == 0:
+        return begins
+    length = int(ends.max())
+    if length != len(spans):  # Some k-mers are several tokens, which may be shorter.
+        return begins
+    k = int((ends - begins).max())
+    positions: NDArray[np.int64] = (ends - k) % length
+    return positions
+
+
 def make_windows(
     ids: NDArray[np.integer[Any]],
     positions: NDArray[np.int64],

@@ -9,19 +9,21 @@
 
 namespace warptok::kmers {
 
-// Where an id's letters begin in the row as it was sent, where every row is one run of letters.
+// Where the k-mers of a circle begin on the other strand, counted around the junction in the row as it was sent. Every
+// k-mer of the row is one id.
+DEVICE uint64_t other_strand_of_circle(const Job& job, uint64_t number, uint64_t length) {
+    return (2 * length - circle_begin(job, number, length) - job.kmers.kmer_k) % length;
+}
+
+// Where an id's letters begin in the row as it was sent, where every row is one run of letters; not for the other strand
+// of a circle.
 DEVICE uint64_t plain_position(const Job& job, uint64_t row, uint64_t number) {
-    uint64_t length = job.rows.row_begins[row + 1] - job.rows.row_begins[row], begin, end;
-    if (job.kmers.can_wrap && is_circle(job, row)) {
-        begin = circle_begin(job, number, length);
-        end = begin + job.kmers.kmer_k < length ? begin + job.kmers.kmer_k : length;
-    } else {
-        begin = number * job.kmers.kmer_stride;
-        end = begin + job.kmers.kmer_k;
-        if (end > length) {                // Behind the k-mers.
-            begin = covered_letters(job, length) + number - num_kmers(job, length);
-            end = begin + 1;
-        }
+    uint64_t length = job.rows.row_begins[row + 1] - job.rows.row_begins[row];
+    if (job.kmers.can_wrap && is_circle(job, row)) return circle_begin(job, number, length);
+    uint64_t begin = number * job.kmers.kmer_stride, end = begin + job.kmers.kmer_k;
+    if (end > length) {                    // Behind the k-mers.
+        begin = covered_letters(job, length) + number - num_kmers(job, length);
+        end = begin + 1;
     }
     bool is_reverse_complement = job.rows.row_flags && job.rows.row_flags[row] & ROW_REVERSE_COMPLEMENT;
     return is_reverse_complement ? length - end : begin;
@@ -30,17 +32,21 @@ DEVICE uint64_t plain_position(const Job& job, uint64_t row, uint64_t number) {
 // The windows of a row.
 struct WindowedRow {
     uint64_t number, first_window, end_window, first_id, num_ids;
-    bool wraps;
+    bool wraps, is_other_strand;  // The other strand of a circle, every k-mer of which is one id.
 };
 
 DEVICE WindowedRow windowed_row(const Job& job, uint64_t row) {
-    uint64_t first_id = job.answer.id_offsets[row];
+    uint64_t first_id = job.answer.id_offsets[row], num_ids = job.answer.id_offsets[row + 1] - first_id;
+    bool wraps = job.kmers.can_wrap && is_circle(job, row);
+    bool is_reverse_complement = job.rows.row_flags && job.rows.row_flags[row] & ROW_REVERSE_COMPLEMENT;
     return {row,
             static_cast<uint64_t>(job.windows.window_rows[row]),
             static_cast<uint64_t>(job.windows.window_rows[row + 1]),
             first_id,
-            job.answer.id_offsets[row + 1] - first_id,
-            job.kmers.can_wrap && is_circle(job, row)};
+            num_ids,
+            wraps,
+            wraps && is_reverse_complement &&
+                num_ids == static_cast<uint64_t>(job.rows.row_begins[row + 1] - job.rows.row_begins[row])};
 }
 
 // The contents of a cell.
@@ -57,7 +63,9 @@ DEVICE WindowCell window_cell(const Job& job, const WindowedRow& row, uint64_t w
     if (row.wraps) token %= row.num_ids;
     if (token >= row.num_ids) return {static_cast<uint32_t>(job.windows.window_pad), 0, 0, 0.0f};
     uint64_t place = row.first_id + token;
-    uint64_t position = job.kmers.own_spans ? job.kmers.own_spans[place].x : plain_position(job, row.number, token);
+    uint64_t position = row.is_other_strand ? other_strand_of_circle(job, token, row.num_ids)
+                        : job.kmers.own_spans ? job.kmers.own_spans[place].x
+                                              : plain_position(job, row.number, token);
     float value = job.windows.channel ? job.windows.channel[job.rows.row_begins[row.number] + position] : 0.0f;
     return {static_cast<uint32_t>(job.answer.ids[place]), 1, position, value};
 }

@@ -357,7 +357,8 @@ class BulkFasta(ArrowStream):
         if self._boundary is not None:
             channel_name = query.channel_name or CHANNEL_NAME
         columns = WindowColumns(query.padding is not None, query.return_positions, channel_name)
-        return WindowMessages(self.dtype, self._layout, columns, limit)
+        strand = self.query.reverse_complement
+        return WindowMessages(self.dtype, self._layout, columns, limit, reverse_complement=strand)
 
     @override
     def options(self) -> EncodeOptions:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from service.core.errors import TooLarge
 from vocabularies.batch.batch import Encoded
 from vocabularies.batch.ragged import offsets_from_lengths, ragged_indices
 from vocabularies.sequences.window_layout import WindowLayout
+from vocabularies.sequences.windows import token_positions
 
 try:
     import pyarrow as pa
@@ -56,6 +58,7 @@ class WindowMessages(StreamMessages):
             fewer ids.
         columns: the optional columns.
         max_ids: the maximum number of ids of a record batch.
+        reverse_complement: whether the tokens are those of the other strand.
 
     A refused record becomes one row with its error and without ids.
     """
@@ -66,6 +69,8 @@ class WindowMessages(StreamMessages):
         layout: WindowLayout,
         columns: WindowColumns,
         max_ids: int,
+        *,
+        reverse_complement: bool = False,
     ) -> None:
         fields = [("name", pa.string()), ("start", pa.int64()), (IDS, id_list_type(dtype))]
         if columns.padding:
@@ -78,6 +83,7 @@ class WindowMessages(StreamMessages):
         self._layout = layout
         self._columns = columns
         self._max_ids = max_ids
+        self._reverse_complement = reverse_complement
         # State of the record that continues in the next batch:
         self._kept: dict[str, NDArray[Any]] = {}  # The tokens of its next windows, by column.
         self._skipped = 0  # How many next tokens lie between two windows.
@@ -135,7 +141,7 @@ class WindowMessages(StreamMessages):
             spans = result.output.spans
             assert spans is not None
             first = result.output.offsets[result.begin]
-            begins = spans[first : first + len(ids), 0]
+            begins = self._positions(spans[first : first + len(ids)], offsets)
             if columns.positions:
                 tokens[POSITIONS] = begins + records.begin
             if columns.channel_name is not None:
@@ -143,6 +149,16 @@ class WindowMessages(StreamMessages):
                 rows = np.repeat(records.channel.offsets[:-1], np.diff(offsets))
                 tokens[columns.channel_name] = records.channel.values[rows + begins]
         return tokens, offsets
+
+    def _positions(self, spans: NDArray[np.int64], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the base at which each token begins in its row, int64[T]."""
+        if not (self._layout.circular and self._reverse_complement):
+            return spans[:, 0]
+        rows = [
+            token_positions(spans[begin:end], circular=True, reverse_complement=True)
+            for begin, end in pairwise(offsets.tolist())
+        ]
+        return np.concatenate(rows) if rows else spans[:, 0]
 
     def _keep(self, tokens: dict[str, NDArray[Any]], begin: int) -> None:
         """Store the tokens of a record from `begin` on, for the windows of its next part."""

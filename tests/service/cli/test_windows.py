@@ -109,3 +109,17 @@ def test_an_option_that_does_not_fit_is_named(
     Path("broken.tsv").write_text("one\t28\thalf\n")
     assert main(["windows", "-v", "mtdna6", *arguments, genomes]) == 2
     assert message in capfdbinary.readouterr().err.decode()
+
+
+def test_positions_of_the_other_strand_of_a_circle_are_around_the_junction(
+    capfdbinary: Capture, tmp_path: Path
+) -> None:
+    fasta, levels = tmp_path / "one.fa", tmp_path / "levels.tsv"
+    fasta.write_text(">one\nGATCACAGGT\n")
+    levels.write_text("one\t0\t0.5\none\t9\t0.25\n")
+    given = ["windows", "-v", "mtdna6", "--window", "10", "--stride", "10", "--circular"]
+    given += ["--reverse-complement", "--json", "--channel", str(levels), str(fasta)]
+    assert main(given) == 0
+    [row] = map(json.loads, capfdbinary.readouterr().out.splitlines())
+    assert row["position_ids"] == [4, 3, 2, 1, 0, 9, 8, 7, 6, 5]
+    assert row["het_values"] == [0, 0, 0, 0, 0.5, 0.25, 0, 0, 0, 0]

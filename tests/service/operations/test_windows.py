@@ -58,6 +58,8 @@ def test_positions_of_the_other_strand_count_in_the_sequence_as_sent():
             for name in ("input_ids", "position_ids"):
                 (append,), (prepend,) = answers["append"][name], answers["prepend"][name]
                 assert prepend == append[-5:] + append[:-5]
+            (positions,), length = answers["append"]["position_ids"], len(REQUEST["sequence"])
+            assert positions[:length] == [(length - 6 - i) % length for i in range(length)]
 
     run(scenario)
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vocabularies.sequences.windows import make_windows
+from vocabularies.sequences.windows import make_windows, token_positions
 
 PAD = 99
 
@@ -152,3 +152,26 @@ def test_fields_are_named_as_a_model_names_them():
     made = make_windows(np.arange(3), places, channel=levels, **layout)
     assert [*made.fields()] == ["input_ids", "attention_mask", "position_ids", "channel"]
     assert made.fields("het_values")["het_values"] is made.channel
+
+
+@given(st.text("ACGT", min_size=3, max_size=9), st.integers(1, 9), st.booleans())
+def test_the_other_strand_of_a_circle_has_positions_around_the_junction(bases, k, prepends):
+    length = len(bases)
+    begins = [*range(length)] if k <= length else []
+    if prepends:
+        begins = begins[length - k + 1 :] + begins[: length - k + 1]
+    # Spans end at the junction, and are those of the same bases in the sequence as sent.
+    spans = [[max(0, length - begin - k), length - begin] for begin in begins]
+    spans = np.array(spans, np.int64).reshape(-1, 2)
+    positions = token_positions(spans, circular=True, reverse_complement=True)
+    complement = bases[::-1].translate(str.maketrans("ACGT", "TGCA")) * 2
+    for begin, position in zip(begins, positions.tolist(), strict=True):
+        covered = (bases * 2)[position : position + k]
+        assert covered[::-1].translate(str.maketrans("ACGT", "TGCA")) == complement[begin:][:k]
+
+
+def test_k_mers_that_are_several_tokens_keep_the_begins_of_their_spans():
+    spans = np.array([[2, 3], [1, 2], [0, 2], [0, 1]])
+    for circular, strand in ((True, True), (True, False), (False, True)):
+        positions = token_positions(spans, circular=circular, reverse_complement=strand)
+        assert positions.tolist() == [2, 1, 0, 0]

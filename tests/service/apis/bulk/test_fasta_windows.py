@@ -108,6 +108,28 @@ def test_windows_of_a_circle_need_no_other_column():
     run(scenario)
 
 
+def test_positions_and_values_of_the_other_strand_of_a_circle_are_around_the_junction():
+    async def scenario():
+        async with serving(ENGINE) as (client, _):
+            query = ALL | {
+                "circular": True,
+                "reverse_complement": True,
+                "window": 40,
+                "stride": 1000,
+            }
+            body = ">short\nACG\n" + FASTA
+            short, *got = rows(await post(client, body, CHANNEL, **query))
+            assert short["error"].startswith("too_short_for_circular")
+            for row, (name, bases) in zip(got, GENOMES.items(), strict=True):
+                length = len(bases)
+                positions = [(length - 6 - i) % length for i in range(40)]
+                assert row["position_ids"] == positions
+                levels = LEVELS[name] if name != "two" else [0.0] * length
+                assert row["het_values"] == [levels[position] for position in positions]
+
+    run(scenario)
+
+
 def test_a_refused_record_is_one_row_without_lists():
     async def scenario():
         async with serving(ENGINE) as (client, _):
