@@ -1,11 +1,13 @@
 """Runs a front end or the engine process, as a program that the supervisor starts.
 
-Its argument is a JSON object. The process reports on standard output that it is listening, and
-stops when its standard input ends, because then the supervisor has ended.
+Its argument is a JSON object. The process reports on standard output that it is listening and that
+its event loop runs (heartbeat.py), and stops when its standard input ends, because then the
+supervisor has ended.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import signal
@@ -47,4 +49,6 @@ def main(argument: str) -> int:
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.stdin = open(os.devnull)  # The event loop watches the descriptor itself.
+    if sys.stderr is not None:
+        faulthandler.enable()  # Also when the supervisor ends a process that hangs.
     sys.exit(main(sys.argv[1]))

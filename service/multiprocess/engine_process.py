@@ -18,8 +18,8 @@ import uvloop
 from service.core.settings import Settings
 from service.engines.cpu.bpe.library_threads import limit_library_threads
 from service.multiprocess.engine_server import EngineServer
+from service.multiprocess.heartbeat import report_up
 from service.multiprocess.link.shared_memory import LinkMemory
-from service.multiprocess.supervisor import UP
 from service.observability.metrics_server import start_metrics, stop_metrics
 from service.registry.management import check_names
 from service.server.app import create_app, make_engine
@@ -95,7 +95,7 @@ async def _serve(
         updates = asyncio.create_task(engine_server.keep_updating())
         server = await loop.create_unix_server(engine_server.protocol, sock=listening)
         grpc, metrics = await _start_others(app, is_restarted)
-        print(UP, grpc.port if grpc else 0, metrics.server_port if metrics else 0, flush=True)
+        report_up(grpc.port if grpc else 0, metrics.server_port if metrics else 0)
         await _wait_for_end(stop, device_lost)
         if stop.is_set():
             await _drain(app, engine_server, grpc)
