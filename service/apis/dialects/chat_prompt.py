@@ -77,17 +77,24 @@ async def render_chat_utf8(
     Raises:
         ServiceError: the vocabulary has no template, or the template refuses the messages.
     """
-    if chat.chat_template is not None:
+    kwargs = chat.chat_template_kwargs or {}
+    if chat.chat_template is not None or kwargs.get("chat_template") is not None:
         message = (
             "must be null: a chat template is uploaded with its vocabulary, in "
             "tokenizer_config.json"
         )
-        raise InvalidRequest(message, "/chat_template")
+        inner = "" if chat.chat_template is not None else "/chat_template_kwargs"
+        raise InvalidRequest(message, f"{inner}/chat_template")
     if chat.continue_final_message and chat.add_generation_prompt:
-        message = "Cannot set both `continue_final_message` and `add_generation_prompt` to True."
-        raise InvalidRequest(message, "/continue_final_message")
+        if "add_generation_prompt" in chat.model_fields_set:
+            message = (
+                "Cannot set both `continue_final_message` and `add_generation_prompt` to True."
+            )
+            raise InvalidRequest(message, "/continue_final_message")
+        chat.add_generation_prompt = False
+    tools = kwargs.get("tools") if chat.tools is None else describe_tools(chat.tools)
     config = request.service.registry.configs.get(entry.name)
-    template = None if config is None else config.template(has_tools=bool(chat.tools))
+    template = None if config is None else config.template(has_tools=bool(tools))
     if config is None or template is None:
         message = f"{entry.name} has no chat template; upload tokenizer_config.json with it"
         raise InvalidRequest(message, "/messages")
@@ -95,7 +102,7 @@ async def render_chat_utf8(
         **config.special_tokens(),
         "documents": None,
         **chat.template_options(),
-        "tools": describe_tools(chat.tools),
+        "tools": tools,
     }
     # Rendering and encoding share one deadline.
     request.call.ends_at = find_deadline(request.service, request.call)

@@ -90,8 +90,16 @@ class CompletionBody(PromptTruncation):
     return_token_offsets: bool = False
 
 
+class TransferParams(BaseModel):
+    """The part of `kv_transfer_params` that affects the ids: those of a rendered prompt."""
+
+    prompt_token_ids: TokenIds | None = None
+
+
 class RenderChat(ChatBody, PromptTruncation):
     """The fields of a chat completion request that affect its ids."""
+
+    kv_transfer_params: TransferParams | None = None
 
     max_tokens: schemas.Length | None = None
     max_completion_tokens: schemas.Length | None = None
@@ -301,9 +309,12 @@ async def render_chat(http_request: Request) -> Response:
     wanted = body.max_completion_tokens
     wanted = body.max_tokens if wanted is None else wanted
     max_length = _max_prompt_length(request, entry, body, wanted or 0)
+    forwarded = _take_forwarded_ids(request, body)
     sampling = parse_body(Sampling, request)
-    text = await render_chat_utf8(request, entry, body)
     generation = Generation(request, entry, sampling, wanted, is_chat=True)
+    if forwarded:
+        return make_json_response(generation.make(len(forwarded), orjson.dumps(forwarded), None))
+    text = await render_chat_utf8(request, entry, body)
     if max_length is None and not body.return_token_offsets:
         chat = await encode_chat(request, entry, text, add_special_tokens=body.add_special_tokens)
         return make_json_response(generation.make(chat.num_ids, chat.json, None), chat.headers)
@@ -312,6 +323,17 @@ async def render_chat(http_request: Request) -> Response:
     (ids,) = rendered.arrays
     answer = generation.make(len(ids), write_ids(ids), rendered.offsets[0])
     return make_json_response(answer, rendered.headers)
+
+
+def _take_forwarded_ids(request: DialectRequest, body: RenderChat) -> list[int] | None:
+    """Remove the ids of a prompt that another stage has rendered, and return them.
+
+    Engines that share the work on a request pass them on; as in vLLM nothing is rendered again.
+    """
+    if body.kv_transfer_params is None:
+        return None
+    request.body["kv_transfer_params"].pop("prompt_token_ids", None)
+    return body.kv_transfer_params.prompt_token_ids
 
 
 @router.post("/v1/messages/count_tokens")

@@ -232,10 +232,15 @@ def test_a_template_in_a_request_is_refused():
     async def scenario():
         async with serving(ENGINE) as (client, _):
             await upload(client)
-            answer = await post(
-                client, "/tokenize", model="chat", messages=CHAT, chat_template="{{ messages }}"
-            )
-            assert answer.status_code == 400
+            given = {"chat_template": "{{ messages }}"}
+            for path in ("/tokenize", "/v1/chat/completions/render", "/apply-template"):
+                answer = await post(client, path, model="chat", messages=CHAT, **given)
+                assert answer.status_code == 400
+                assert "/chat_template: must be null" in answer.text
+                body = {"model": "chat", "messages": CHAT, "chat_template_kwargs": given}
+                answer = await post(client, path, **body)
+                assert answer.status_code == 400
+                assert "/chat_template_kwargs/chat_template: must be null" in answer.text
 
     run(scenario)
 
@@ -268,6 +273,47 @@ def test_the_template_for_tools_is_used_if_there_are_tools():
             answer = await post(client, "/tokenize", model="chat", messages=CHAT, tools=tools)
             expected = await ids_of(client, json.dumps(tools, ensure_ascii=False))
             assert answer.json()["tokens"] == expected
+            kwargs = {"tools": tools}  # As they are, unless the request has the field, too.
+            body = {"model": "chat", "messages": CHAT, "chat_template_kwargs": kwargs}
+            assert (await post(client, "/tokenize", **body)).json()["tokens"] == expected
+            answer = await post(client, "/tokenize", **body, tools=[{"name": "x"}])
+            assert answer.json()["tokens"] == await ids_of(client, '[{"name": "x"}]')
+
+    run(scenario)
+
+
+def test_a_final_message_is_continued_without_a_generation_prompt():
+    async def scenario():
+        async with serving(ENGINE) as (client, _):
+            await upload(client)
+            expected = await ids_of(client, CHAT_TEXT.split("<|im_end|>")[0])
+            body = {"model": "chat", "messages": CHAT, "continue_final_message": True}
+            assert (await post(client, "/tokenize", **body)).json()["tokens"] == expected
+            answer = await post(client, "/tokenize", **body, add_generation_prompt=True)
+            assert answer.status_code == 400
+
+    run(scenario)
+
+
+def test_ids_of_a_prompt_that_another_stage_has_rendered_are_repeated():
+    async def scenario():
+        async with serving(ENGINE) as (client, _):
+            await upload(client)
+            path = "/v1/chat/completions/render"
+            expected = await ids_of(client, CHAT_TEXT)
+            params = {"remote_host": "a", "prompt_token_ids": [7, 8]}
+            body = {"model": "chat", "messages": CHAT, "kv_transfer_params": params}
+            answer = (await post(client, path, **body)).json()
+            assert answer["token_ids"] == answer["input_ids"] == [7, 8]
+            kept = answer["sampling_params"]["extra_args"]["kv_transfer_params"]
+            assert kept == {"remote_host": "a"}
+            for ids in (None, []):
+                body["kv_transfer_params"] = {"prompt_token_ids": ids}
+                assert (await post(client, path, **body)).json()["token_ids"] == expected
+            body["kv_transfer_params"] = {"prompt_token_ids": [-1]}
+            answer = await post(client, path, **body)
+            assert answer.status_code == 400
+            assert answer.json()["error"]["param"] == "/kv_transfer_params/prompt_token_ids/0"
 
     run(scenario)
 
