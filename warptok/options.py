@@ -62,7 +62,10 @@ class TextOptions(TypedDict, total=False):
 
 
 class BatchOptions(TypedDict, total=False):
-    """The options of several texts: values as in `TextOptions`, or lists of one value per text."""
+    """The options of several texts: values as in `TextOptions`, or one value per text.
+
+    These are lists or arrays of NumPy.
+    """
 
     add_special_tokens: bool | Sequence[bool]
     special: Special | Sequence[Special]
@@ -166,6 +169,18 @@ def check_options(call: str, given: Mapping[str, Any], num_rows: int | None = No
         raise InvalidRequest(message, where="surrogates")
 
 
+def plain_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options with Python's values and lists in the place of NumPy's scalars and arrays.
+
+    Example: {"reverse_complement": np.array([True, False])} becomes {"reverse_complement":
+    [True, False]}.
+    """
+    return {
+        name: value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+        for name, value in given.items()
+    }
+
+
 def is_list(value: object) -> bool:
     """Return whether an option has a list with a value for each row."""
     return isinstance(value, Sequence) and not isinstance(value, str)
@@ -194,6 +209,7 @@ def make_options(
     Raises:
         TypeError, InvalidRequest: as `check_options`.
     """
+    given = plain_options(given)
     check_options(call, given, num_rows)
     fields = {name: value for name, value in given.items() if name != "surrogates"}
     lists = {name: value for name, value in fields.items() if is_list(value)}

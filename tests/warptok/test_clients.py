@@ -51,6 +51,8 @@ def client_of(answer: Callable[[httpx.Request], httpx.Response], **options: int)
         {"return_offsets": "utf16", "return_tokens": True},
         {"return_tokens": True, "token_form": "file"},
         {"max_length": [2] * len(TEXTS)},
+        {"max_length": np.full(len(TEXTS), 2), "add_special_tokens": np.False_},
+        {"max_length": np.int64(3), "add_special_tokens": np.False_},
         {"dtype": "uint16"},
         {"padding": "longest", "pad_id": 0, "return_offsets": "bytes"},
         {"padding": 300, "pad_id": 7, "padding_side": "left"},

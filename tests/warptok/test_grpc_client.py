@@ -56,6 +56,7 @@ def test_it_has_the_calls_of_a_tokenizer(name):
         {"special": "plain", "add_special_tokens": False},
         {"return_offsets": "utf16"},
         {"max_length": [2, None, 1] * (len(TEXTS) // 3) + [None] * (len(TEXTS) % 3)},
+        {"max_length": np.full(len(TEXTS), 2), "add_special_tokens": np.False_},
         {"dtype": "uint16"},
         {"return_tokens": True},
         {"return_tokens": True, "token_form": "file"},

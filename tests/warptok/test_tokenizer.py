@@ -65,8 +65,25 @@ def test_options_of_a_batch_may_be_lists(dnabert2):
     assert batch.to_list() == [dnabert2.encode("AACG"), dnabert2.encode("aacg")]
     with pytest.raises(warptok.InvalidRequest, match="has 1 values, but there are 2 texts"):
         dnabert2.encode_batch(["A", "C"], max_length=[1])
+    with pytest.raises(warptok.InvalidRequest, match="has 1 values, but there are 2 texts"):
+        dnabert2.encode_batch(["A", "C"], max_length=np.array([1]))
     with pytest.raises(warptok.InvalidRequest, match="max_length must be one value"):
         dnabert2.encode("A", max_length=[1])
+
+
+def test_options_may_be_numpys(dnabert2):
+    texts, strands, lengths = ["AACG", "AACG"], np.array([True, False]), np.array([3, 4])
+    batch = dnabert2.encode_batch(texts, reverse_complement=strands, max_length=lengths)
+    assert batch.to_list() == [
+        dnabert2.encode("CGTT", max_length=3),
+        dnabert2.encode("AACG", max_length=4),
+    ]
+    assert dnabert2.count_batch(texts, max_length=lengths).tolist() == [3, 4]
+    one = dnabert2.encode("aacg", uppercase=np.True_, max_length=lengths.max())
+    assert one == dnabert2.encode("AACG", max_length=4)
+    for wrong in (np.float64(3), np.array([1.0, 2.0]), np.array([[1, 2], [3, 4]])):
+        with pytest.raises(warptok.InvalidRequest, match="must be a whole number"):
+            dnabert2.encode_batch(texts, max_length=wrong)
 
 
 @pytest.mark.parametrize(

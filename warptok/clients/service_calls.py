@@ -41,6 +41,7 @@ from warptok.options import (
     is_list,
     make_augmentation,
     make_options,
+    plain_options,
 )
 from warptok.results import (
     EncodedBatch,
@@ -88,6 +89,7 @@ class ServiceCalls:
 
     def encode(self, text: Any, options: Mapping[str, Any]) -> Call[list[int]]:
         """Return the ids of one text."""
+        options = plain_options(options)
         make_options("encode", options)
         body = one_text("encode", text, options).row_bytes(0)
         answer = yield self._send_text(body, options, {}, OCTETS)
@@ -96,6 +98,7 @@ class ServiceCalls:
 
     def count(self, text: Any, options: Mapping[str, Any]) -> Call[int]:
         """Count the ids of one text."""
+        options = plain_options(options)
         make_options("count", options)
         batch = one_text("count", text, options)
         return int((yield from self._count(batch, options))[0])
@@ -103,6 +106,7 @@ class ServiceCalls:
     def offsets(self, text: Any, unit: Unit, options: Mapping[str, Any]) -> Call[NDArray[np.int64]]:
         """Return the begin and end of each id in one text, int64[T, 2]."""
         choose("unit", unit, UNITS)
+        options = plain_options(options)
         make_options("offsets", options)
         body = one_text("offsets", text, options).row_bytes(0)
         answer = yield self._send_text(body, options, {"return_offsets": unit}, JSON)
@@ -131,6 +135,7 @@ class ServiceCalls:
         if return_offsets is not None:
             choose("return_offsets", return_offsets, UNITS)
         batch = make_batch(texts, offsets, surrogates=options.get("surrogates", "refuse"))
+        options = plain_options(options)
         make_options("encode_batch", options, len(batch))
         changes = make_augmentation(augmentation, return_offsets)
         own: dict[str, Any] = {"dtype": dtype, "return_kernel_time": True}
@@ -155,6 +160,7 @@ class ServiceCalls:
     ) -> Call[NDArray[np.int64]]:
         """Count the ids of several texts, int64[B]."""
         batch = make_batch(texts, offsets, surrogates=options.get("surrogates", "refuse"))
+        options = plain_options(options)
         make_options("count_batch", options, len(batch))
         return (yield from self._count(batch, options))
 
