@@ -7,7 +7,6 @@ supervisor has ended.
 
 from __future__ import annotations
 
-import faulthandler
 import json
 import os
 import signal
@@ -49,6 +48,4 @@ def main(argument: str) -> int:
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.stdin = open(os.devnull)  # The event loop watches the descriptor itself.
-    if sys.stderr is not None:
-        faulthandler.enable()  # Also when the supervisor ends a process that hangs.
     sys.exit(main(sys.argv[1]))

@@ -6,6 +6,7 @@ type and the traceback are written, because its message may quote an input.
 
 from __future__ import annotations
 
+import faulthandler
 import logging
 import sys
 import traceback
@@ -109,12 +110,15 @@ def is_unlogged(record: logging.LogRecord) -> bool:
 def configure(settings: Settings, process: str = "") -> None:
     """Write log lines to stderr, with the name of the process if there are several.
 
-    A process that was started without stderr writes none.
+    A native library that crashes also leaves the stacks of all threads there. A process that was
+    started without stderr writes nothing.
     """
     level = settings.log_level.upper()
     form = JsonLines(process) if settings.log_format == "json" else TextLines(process)
     has_log = sys.stderr is not None
     handler = LossyHandler(sys.stderr.fileno()) if has_log else logging.NullHandler()
+    if has_log:
+        faulthandler.enable()
     handler.setFormatter(form)
     logging.basicConfig(level=level, handlers=[handler])
     # uvicorn's lines about starting and stopping repeat those of the service.
