@@ -384,12 +384,19 @@ async def count_responses(http_request: Request) -> Response:
     messages = convert_responses(items)
     if body.instructions:
         messages = [{"role": "system", "content": body.instructions}, *messages]
+    if not messages:
+        raise InvalidRequest("must have an item", "/input")
     request.body["messages"] = messages
     if body.reasoning is not None:
         request.body["reasoning_effort"] = body.reasoning.effort
     chat = parse_body(ChatBody, request)
     chat.tools = convert_tools(chat.tools)
-    num_tokens = await _count(request, entry, chat) + estimate.tokens
+    try:
+        num_tokens = await _count(request, entry, chat) + estimate.tokens
+    except InvalidRequest as error:
+        if not error.where.startswith(MESSAGES):
+            raise
+        raise InvalidRequest(error.message, "/input") from error
     return _make_count_response(request, entry, body, num_tokens, estimate)
 
 

@@ -160,14 +160,16 @@ def convert_anthropic(messages: list[Message], system: Any = None) -> list[Messa
     Raises:
         InvalidRequest: a message has no role, or a block is not text, thinking, a call or a result.
     """
-    converted: list[Message] = [{"role": "system", "content": system}] if system else []
+    converted: list[Message] = []
+    if system:
+        converted.append({"role": "system", "content": _content(system, "/system")})
     for number, message in enumerate(messages):
         check_role(message, f"/messages/{number}")
-        content = message.get("content")
+        content, where = message.get("content"), f"/messages/{number}/content"
         if isinstance(content, list):
-            converted += _convert_blocks(message, content, f"/messages/{number}/content")
+            converted += _convert_blocks(message, content, where)
         else:
-            converted.append(message)
+            converted.append({**message, "content": _content(content, where)})
     return converted
 
 
@@ -188,7 +190,7 @@ def _convert_blocks(message: Message, blocks: list[Any], where: str) -> list[Mes
                 thoughts.append(str(block.get("thinking", "")))
             case kind if kind not in HIDDEN:
                 texts.append(block)
-    own = {**message, "content": texts}
+    own = {**message, "content": _content(texts, where)}
     if calls:
         own["tool_calls"] = calls
     if thoughts:
@@ -213,14 +215,16 @@ def convert_responses(items: list[Any]) -> list[Message]:
                 call = _call(item.get("call_id"), item.get("name"), item.get("arguments"))
                 converted.append({"role": "assistant", "tool_calls": [call]})
             case "function_call_output":
-                converted.append(_result(item.get("call_id"), item.get("output")))
+                output = _text(item.get("output"), f"/input/{number}/output")
+                converted.append(_result(item.get("call_id"), output))
             case "reasoning":
                 thoughts = item.get("content") or item.get("summary")
                 thought = _text(thoughts, f"/input/{number}/content")
                 converted.append({"role": "assistant", "reasoning": thought})
             case kind if kind == "message" or "role" in item:
                 check_role(item, f"/input/{number}")
-                converted.append(item)
+                content = _content(item.get("content"), f"/input/{number}/content")
+                converted.append({**item, "content": content})
             case _:
                 message = (
                     "must be a message, a function call, its output or reasoning; other items "
@@ -252,7 +256,8 @@ def convert_tools(
         kinds: the values of `type` for functions that have a description.
 
     Raises:
-        InvalidRequest: a tool is not a function, so that the text it adds is unknown.
+        InvalidRequest: a tool is not a function, so that the text it adds is unknown, or has no
+            name.
     """
     if tools is None:
         return None
@@ -261,6 +266,9 @@ def convert_tools(
             raise InvalidRequest(
                 "must be function; other tools cannot be rendered", f"/tools/{number}/type"
             )
+        if "function" not in tool and not isinstance(tool.get("name"), str):
+            fault = "must be a text" if "name" in tool else "is required"
+            raise InvalidRequest(fault, f"/tools/{number}/name")
     return [_function(tool) for tool in tools]
 
 

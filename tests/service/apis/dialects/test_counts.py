@@ -135,6 +135,47 @@ def test_what_is_kept_elsewhere_is_refused_at_its_place():
     run(scenario)
 
 
+IMAGE = {"type": "input_image", "image_url": "x"}
+FAULTS = [
+    ("/v1/responses/input_tokens", {"input": []}, "/input"),
+    ("/v1/responses/input_tokens", {"input": [{"role": "user", "content": [IMAGE]}]}, "0/content"),
+    (
+        "/v1/responses/input_tokens",
+        {"input": [*CHAT, {"type": "function_call_output", "call_id": "c", "output": [IMAGE]}]},
+        "/input/1/output",
+    ),
+    ("/v1/responses/input_tokens", {"model": "gpt2", "input": CHAT}, "/input"),
+    ("/v1/messages/count_tokens", {"messages": CHAT, "system": 5}, "/system"),
+    ("/v1/messages/count_tokens", {"messages": CHAT, "system": [IMAGE]}, "/system"),
+    (
+        "/v1/messages/count_tokens",
+        {"system": "Hi", "messages": [*CHAT, {"role": "user", "content": [IMAGE]}]},
+        "/messages/1/content",
+    ),
+    (
+        "/v1/messages/count_tokens",
+        {"system": "Hi", "messages": [{"role": "user", "content": 5}]},
+        "/messages/0/content",
+    ),
+    ("/v1/messages/count_tokens", {"messages": CHAT, "tools": [{}]}, "/tools/0/name"),
+    ("/v1/messages/count_tokens", {"messages": CHAT, "tools": [{"name": 5}]}, "/tools/0/name"),
+]
+"""Paths of routes, bodies, and the places of their faults."""
+
+
+def test_a_fault_has_the_place_that_it_has_in_the_request():
+    async def scenario():
+        async with serving(ENGINE) as (client, _):
+            await upload(client)
+            for path, body, where in FAULTS:
+                instructions = {} if body.get("input") == [] else {"instructions": "Be kind."}
+                answer = await post(client, path, **{"model": "chat"} | instructions | body)
+                assert answer.status_code == 400, body
+                assert f"{where}: " in answer.json()["error"]["message"], answer.text
+
+    run(scenario)
+
+
 def test_an_input_that_is_longer_than_the_model_is_counted_but_not_truncated():
     async def scenario():
         async with serving(ENGINE) as (client, _):
