@@ -30,7 +30,7 @@ from service.registry.entries import LoadedVocabulary
 
 router = APIRouter(tags=["dialects"])
 CONTEXT_IDS = 8  # Ids before a text that affect how it begins, for example with a space.
-MAX_PENDING = 1024  # Maximum ids of an incomplete character; vLLM's limit for a state.
+MAX_PENDING = 1024  # Maximum ids of a state, as in vLLM; more are decoded, whole character or not.
 MAX_CUT = 8  # How many last ids may wait for the next part; characters have up to 4 bytes.
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 Ids = Annotated[list[schemas.Length], Field(fail_fast=True)]
@@ -364,6 +364,9 @@ async def _decode_part(
     if state is None:
         context = _context(entry, prompt or generated.prompt_token_ids or [], skips_special)
         state = StreamState(prev_token_ids=context, read_offset=len(context))
+    elif max(state.prev_token_ids, default=0) >= len(entry.vocabulary):
+        # Of another vocabulary, for example the one that this has replaced.
+        raise InvalidRequest("contains an id that the vocabulary does not have", "/stream_state")
     if state.read_offset > len(state.prev_token_ids):
         raise InvalidRequest(
             "read_offset is greater than the length of prev_token_ids", "/stream_state"
@@ -373,7 +376,7 @@ async def _decode_part(
     choice = generated.choices[0]
     context = state.prev_token_ids[: state.read_offset]
     ids = state.prev_token_ids[state.read_offset :] + (choice.token_ids or [])
-    is_last = choice.finish_reason is not None or len(ids) >= MAX_PENDING
+    is_last = choice.finish_reason is not None or len(context) + len(ids) > MAX_PENDING
     # Write the longest prefix that ends with a whole character; in the last part, everything.
     ends = [len(ids)] if is_last else range(len(ids), max(-1, len(ids) - MAX_CUT), -1)
     rows = [context, *(context + ids[:end] for end in ends)]

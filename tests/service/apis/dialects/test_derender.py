@@ -156,6 +156,33 @@ def test_the_end_of_a_stream_writes_what_is_left():
     run(scenario)
 
 
+@pytest.mark.parametrize("size", [127, 1017, 1023, 1024])
+def test_a_stream_of_bytes_that_are_no_characters_goes_on_with_its_state(size):
+    byte = 222  # 0x80 in GPT-2, which begins no character.
+
+    async def scenario():
+        async with serving(ENGINE) as (client, _):
+            text, state = "", None
+            for _ in range(10):
+                got = await post(
+                    client,
+                    CHAT,
+                    stream=True,
+                    generate_chunk=answer([byte] * size),
+                    stream_state=state,
+                    prompt_token_ids=[*range(10, 20)],
+                )
+                state = got["stream_state"]
+                assert len(state["prev_token_ids"]) <= 1024
+                text += got["chunk"]["choices"][0]["delta"].get("content", "")
+            end = answer([], finish_reason="length")
+            got = await post(client, CHAT, stream=True, generate_chunk=end, stream_state=state)
+            text += got["chunk"]["choices"][0]["delta"].get("content", "")
+            assert text == "\ufffd" * size * 10
+
+    run(scenario)
+
+
 def test_a_text_goes_on_behind_its_prompt():
     """The first word of an answer keeps the blank in front of it if the prompt is known."""
 
@@ -270,6 +297,16 @@ REFUSED = [
         },
         400,
         "/stream_state/prev_token_ids",
+    ),
+    (
+        CHAT,
+        {
+            "stream": True,
+            "generate_chunk": answer([1]),
+            "stream_state": {"prev_token_ids": [1, 50257], "read_offset": 2},
+        },
+        400,
+        "/stream_state: contains an id that the vocabulary does not have",
     ),
     (CHAT, {"model": "no/ne", "generate_response": answer([1])}, 404, "/model"),
 ]
