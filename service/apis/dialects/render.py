@@ -158,8 +158,7 @@ async def render_completion(http_request: Request) -> Response:
     """Convert the prompts of a completion to ids: a list with one element for each prompt."""
     request = await read_request(http_request)
     body = parse_body(CompletionBody, request)
-    if not body.prompt:  # vLLM refuses it as well: no inference engine can answer it.
-        raise InvalidRequest("has no ids; an engine needs at least one", "/prompt")
+    _refuse_empty_prompts(body.prompt)
     entry = await request.find_entry(body.model)
     num_answered = COMPLETION_TOKENS if body.max_tokens is None else body.max_tokens
     max_length = _max_prompt_length(request, entry, body, num_answered)
@@ -181,6 +180,20 @@ async def render_completion(http_request: Request) -> Response:
             ids = body.truncate(prompt, max_length)
             answer.append(generation.make(len(ids), orjson.dumps(ids), None))
     return make_json_response(answer, rendered.headers)
+
+
+def _refuse_empty_prompts(prompt: str | list[Any]) -> None:
+    """Check that no prompt is empty: vLLM refuses it as well, as no inference engine can answer it.
+
+    Raises:
+        InvalidRequest: a prompt is empty.
+    """
+    message = "has no ids; an engine needs at least one"
+    if not prompt:
+        raise InvalidRequest(message, "/prompt")
+    for number, each in enumerate(prompt if isinstance(prompt, list) else []):
+        if each in ("", []):
+            raise InvalidRequest(message, f"/prompt/{number}")
 
 
 def _max_prompt_length(

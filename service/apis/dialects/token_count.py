@@ -24,6 +24,7 @@ from service.apis.dialects.tokenize import (
     ContentBody,
     InputsBody,
     PromptBody,
+    find_input,
     find_tokenize_shape,
 )
 from service.batching.work import GONE, CountWork
@@ -88,12 +89,12 @@ async def count(http_request: Request) -> Response:
 
 async def _read_texts(request: DialectRequest) -> CountedTexts:
     """Read the texts of a body; its fields tell from which system's client it comes."""
-    fields = request.body
-    if "inputs" in fields:
+    name = find_input(request.body)
+    if name == "inputs":
         tei = parse_body(InputsBody, request)
         options = EncodeOptions(add_special_tokens=tei.add_special_tokens)
         return CountedTexts(await request.find_entry(tei.model), tei.inputs, options, "/inputs")
-    if "content" in fields:
+    if name == "content":
         llama = parse_body(ContentBody, request)
         options = EncodeOptions(
             add_special_tokens=bool(llama.add_special),
@@ -101,11 +102,11 @@ async def _read_texts(request: DialectRequest) -> CountedTexts:
         )
         entry = await request.find_entry(llama.model)
         return CountedTexts(entry, llama.content, options, "/content")
-    if "input" in fields:
+    if name == "input":
         own = parse_body(InputBody, request)
         entry = await request.find_entry(own.model)
         return CountedTexts(entry, own.input, EncodeOptions(), "/input")
-    if "messages" in fields:
+    if name == "messages":
         chat = parse_body(CompletionChat, request)
         entry = await request.find_entry(chat.model)
         estimate = MediaEstimate()

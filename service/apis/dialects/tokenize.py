@@ -99,11 +99,25 @@ class CompletionChat(ChatBody):
     return_token_strs: bool | None = Field(False)
 
 
+INPUTS = ("inputs", "content", "messages", "prompt", "input")  # The first one counts.
+
+
+def find_input(body: dict[str, Any]) -> str:
+    """Return the field of a body that contains its texts or messages.
+
+    A field that is null counts as absent if there is another one, as some clients send all fields.
+    """
+    present = [name for name in INPUTS if name in body]
+    given = [name for name in present if body[name] is not None]
+    return next(iter(given or present), "prompt")
+
+
 def find_tokenize_shape(body: dict[str, Any]) -> Shape:
     """Return which system's clients send a body with these fields."""
-    if "inputs" in body:
+    name = find_input(body)
+    if name == "inputs":
         return "tei"
-    return "llama_cpp" if "content" in body else "openai"
+    return "llama_cpp" if name == "content" else "openai"
 
 
 @router.post("/tokenize")
@@ -118,7 +132,7 @@ async def tokenize(http_request: Request) -> Response:
             return await _tei(request)
         if shape == "llama_cpp":
             return await _llama_cpp(request)
-        if "messages" in request.body:
+        if find_input(request.body) == "messages":
             return await _chat(request)
         return await _prompt(request)
     except GONE:

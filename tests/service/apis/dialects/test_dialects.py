@@ -141,6 +141,24 @@ REFUSALS = [
 ]
 
 
+@pytest.mark.parametrize("path", ["/tokenize", "/tokenize/count"])
+def test_a_null_beside_the_texts_is_of_no_system(path):
+    """Clients that write all fields send null for those of other systems."""
+    inputs = {"inputs": "Hello", "content": "Hello", "messages": CHAT, "prompt": "Hello"}
+
+    async def scenario():
+        async with serving(ENGINE) as (client, _):
+            await upload(client)
+            for name, value in inputs.items():
+                body = {"model": "chat", name: value}
+                alone = await post(client, path, **body)
+                others = {other: None for other in (*inputs, "input") if other != name}
+                beside = await post(client, path, **others | body)
+                assert (beside.status_code, beside.json()) == (200, alone.json()), name
+
+    run(scenario)
+
+
 def test_fields_that_are_empty_are_as_if_absent():
     async def scenario():
         async with serving(ENGINE) as (client, _):
@@ -198,6 +216,8 @@ NULL = "must not be null"
         ("/v1/completions/render", {"prompt": None}, f"/prompt: {NULL}"),
         ("/v1/completions/render", {"prompt": ""}, "/prompt: has no ids; an engine needs "),
         ("/v1/completions/render", {"prompt": []}, "/prompt: has no ids; an engine needs "),
+        ("/v1/completions/render", {"prompt": ["a", ""]}, "/prompt/1: has no ids; an engine "),
+        ("/v1/completions/render", {"prompt": [[]]}, "/prompt/0: has no ids; an engine needs "),
         ("/v1/chat/completions/render", {"messages": None}, f"/messages: {NULL}"),
     ],
 )
