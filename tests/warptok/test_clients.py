@@ -298,6 +298,17 @@ def test_a_key_is_sent():
     assert client.encode("") == []
 
 
+@pytest.mark.parametrize("key", ["wt-secret\n", "wt-secret é", "wt secret", ""])
+@pytest.mark.parametrize(
+    "kind", [warptok.Client, warptok.AsyncClient, warptok.GrpcClient, warptok.AsyncGrpcClient]
+)
+def test_a_key_that_no_header_can_have_is_refused_and_not_shown(kind, key):
+    with pytest.raises(warptok.InvalidRequest, match="api_key is empty, or has") as caught:
+        kind("http://127.0.0.1:1", "gpt2", api_key=key)
+    assert "secret" not in str(caught.value)
+    assert caught.value.where == "api_key"
+
+
 def test_a_stream_that_ends_with_an_error():
     pa = pytest.importorskip("pyarrow")
     schema = pa.schema([("ids", pa.list_(pa.int32())), ("error", pa.string())])

@@ -55,6 +55,7 @@ class AsyncClient:
 
     Raises:
         NotInstalled: httpx is not installed.
+        InvalidRequest: no header can have the key.
 
     Calls raise the errors of `warptok.errors`, with the codes of docs/errors.md. Several tasks may
     use one client.

@@ -22,7 +22,7 @@ from warptok.clients.grpc_calls import (
     Result,
 )
 from warptok.clients.grpc_errors import make_error
-from warptok.clients.transport import RetryPolicy
+from warptok.clients.transport import RetryPolicy, key_headers
 from warptok.options import (
     BatchOptions,
     IdType,
@@ -56,6 +56,7 @@ class GrpcClient:
 
     Raises:
         NotInstalled: grpcio is not installed.
+        InvalidRequest: no header can have the key.
 
     Calls raise the errors of `warptok.errors`, with the codes of docs/errors.md. Several threads
     may use one client. Calls with `padding` must also pass `pad_id` and `padding_side`.
@@ -76,7 +77,7 @@ class GrpcClient:
         import_library("grpc_status", "GrpcClient")
         self.target, self.vocabulary = target, vocabulary
         self._calls = GrpcCalls(vocabulary, if_digest)
-        self._metadata = () if api_key is None else (("authorization", f"Bearer {api_key}"),)
+        self._metadata = tuple(key_headers(api_key).items())
         self._timeout_s, self._policy = timeout_s, RetryPolicy(retries)
         self._owns_channel = channel is None
         if channel is None:

@@ -14,7 +14,14 @@ from typing import Any
 
 import orjson
 
-from warptok.errors import DeadlinePassed, Fault, Unavailable, WarptokError, error_class
+from warptok.errors import (
+    DeadlinePassed,
+    Fault,
+    InvalidRequest,
+    Unavailable,
+    WarptokError,
+    error_class,
+)
 
 RETRIED_STATUSES = (429, 503)
 FIRST_WAIT_S = 0.1
@@ -123,8 +130,21 @@ def _read_seconds(value: str | None) -> float | None:
 
 def request_headers(api_key: str | None, timeout_s: float) -> dict[str, str]:
     """Return the headers that all requests of a client share: its API key and its deadline."""
-    headers = {"x-request-timeout-ms": str(max(1, int(timeout_s * 1000)))}
-    return headers if api_key is None else {**headers, "authorization": f"Bearer {api_key}"}
+    return {"x-request-timeout-ms": str(max(1, int(timeout_s * 1000))), **key_headers(api_key)}
+
+
+def key_headers(api_key: str | None) -> dict[str, str]:
+    """Return the header with an API key; no header without a key.
+
+    Raises:
+        InvalidRequest: no header can have the key; the message does not contain it.
+    """
+    if api_key is None:
+        return {}
+    if not (api_key.isascii() and api_key.isprintable() and api_key and " " not in api_key):
+        message = "api_key is empty, or has white space or a character that is not printable ASCII"
+        raise InvalidRequest(message, where="api_key")
+    return {"authorization": f"Bearer {api_key}"}
 
 
 def lost_connection(httpx: Any, failure: Exception, url: str) -> WarptokError:
