@@ -25,8 +25,7 @@ from service.core.exact_json import load_json
 from service.core.json_bodies import Surrogates, parse_json
 from service.core.json_elements import RawList, find_list
 from service.core.problem_details import invalid_body
-from service.http.body.request_body import RequestBody, collect
-from service.http.streaming_response import check_length
+from service.http.dependencies import read_whole_body
 from service.operations.context import Service
 from service.operations.operation import check_rows, find_entry, make_decode_work, make_work
 from service.operations.schemas import IgnoreExtra
@@ -113,10 +112,7 @@ async def read_request(request: Request, *, leaves_messages: bool = False) -> Di
     state = request.app.state
     service: Service = state.service
     call = get_call(request.scope)
-    limit = service.settings.max_body_bytes
-    check_length(call.content_length, limit)
-    sent = RequestBody(request.receive, call.encoding, limit, request.scope)
-    raw = bytes(await collect(sent, call.content_length))
+    raw = await read_whole_body(request)
     call.times.read = perf_counter()
     messages = find_list(raw, b"messages") if leaves_messages else None
     body = None if messages is None else _load_rest(messages)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
-from service.http.dependencies import ServiceDep
+from service.http.dependencies import ServiceDep, read_whole_body
 from service.http.names_in_paths import ALIAS_PATH
 from service.http.openapi import refusals
 from service.http.query_options import DECLARED_ONLY
 from service.operations import schemas
+from service.operations.operation import parse
 from service.operations.schemas import Strict
 
 router = APIRouter(
@@ -25,6 +26,9 @@ class AliasRequest(Strict):
 
     vocabulary: str = Field(description=schemas.VOCABULARY)
     replace: bool = Field(False, description="Redirect the alias if it already exists.")
+
+
+SCHEMA = {"schema": AliasRequest.model_json_schema()}
 
 
 class AliasReport(BaseModel):
@@ -50,16 +54,18 @@ async def list_aliases(service: ServiceDep) -> AliasList:
 @router.put(
     f"/{ALIAS_PATH}",
     status_code=201,
-    responses={200: {"model": AliasReport}, **refusals(403, 409, 413, 507)},
+    responses={200: {"model": AliasReport}, **refusals(400, 403, 409, 413, 415, 507)},
+    openapi_extra={"requestBody": {"required": True, "content": {"application/json": SCHEMA}}},
 )
 async def put_alias(
-    service: ServiceDep, response: Response, alias: str, body: AliasRequest
+    service: ServiceDep, request: Request, response: Response, alias: str
 ) -> AliasReport:
     """Add an alias, a further name of a vocabulary that every call accepts.
 
     201: the alias is new; 200: the vocabulary already had it; 409: the alias belongs to another
     vocabulary (`replace` changes that), or is the own name of a vocabulary.
     """
+    body = parse(AliasRequest, await read_whole_body(request))
     manager = service.get_engine_parts().vocabularies
     created = await manager.put_alias(alias, body.vocabulary, replace=body.replace)
     response.status_code = 201 if created else 200

@@ -16,8 +16,7 @@ from service.core.call import get_call
 from service.core.errors import InvalidRequest, TooLarge, UnsupportedFormat
 from service.core.problem_details import invalid_body
 from service.engines.cpu.verification import sample_texts, verify
-from service.http.asgi_fast_path import read_body
-from service.http.dependencies import ServiceDep
+from service.http.dependencies import ServiceDep, read_whole_body
 from service.http.names_in_paths import NAME_PATH
 from service.http.openapi import refusals
 from service.http.query_options import DECLARED_ONLY
@@ -213,11 +212,11 @@ async def _read_body(request: Request, name: str, max_bytes: int) -> UploadBody:
         InvalidRequest: the upload contains no file, or its length is unknown, or a file or field
             is repeated.
     """
+    if not request.headers.get("content-type", "").startswith("multipart/form-data"):
+        body = await read_whole_body(request, max_bytes, "max_vocabulary_bytes")
+        return UploadBody({name: body})
     length = get_call(request.scope).content_length
     check_length(length, max_bytes, "max_vocabulary_bytes")
-    if not request.headers.get("content-type", "").startswith("multipart/form-data"):
-        body = await read_body(request.receive, max_bytes, "max_vocabulary_bytes")
-        return UploadBody({name: body})
     if length == 0:
         raise InvalidRequest("a multipart upload must state its length", "Content-Length")
     upload = UploadBody()
@@ -244,7 +243,7 @@ async def delete_vocabulary(service: ServiceDep, name: str) -> None:
 @router.post(f"/{NAME_PATH}/verify", response_model=VerifyResponse)
 async def verify_vocabulary(service: ServiceDep, request: Request, name: str) -> dict[str, Any]:
     """Compare the engine's ids with those of the reference, for given or generated texts."""
-    body = await read_body(request.receive, service.settings.max_body_bytes)
+    body = await read_whole_body(request)
     options = parse(VerifyRequest, body or b"{}")
     entry = await service.registry.get_loaded(name, NAME)
     limit = service.settings.max_samples

@@ -17,7 +17,7 @@ from typing_extensions import override
 from service.apis.oip import models
 from service.apis.oip.http_infer import Infer
 from service.apis.oip.state import OipDep
-from service.http.dependencies import ServiceDep
+from service.http.dependencies import ServiceDep, read_whole_body
 from service.http.names_in_paths import MODEL_PATH
 from service.operations.readiness import readiness
 from service.operations.schemas import IgnoreExtra
@@ -127,7 +127,7 @@ class IndexRequest(IgnoreExtra):
 @router.post("/repository/index")
 async def repository_index(service: ServiceDep, request: Request) -> list[dict[str, str]]:
     """List all models and their states."""
-    options = IndexRequest.model_validate_json(await request.body() or b"{}")
+    options = IndexRequest.model_validate_json(await read_whole_body(request) or b"{}")
     return models.index(service, ready_only=options.ready)
 
 
@@ -182,7 +182,7 @@ async def system_status(oip: OipDep, name: str = "") -> list[dict[str, Any]]:
 async def system_register(oip: OipDep, request: Request, name: str) -> dict[str, str]:
     """Register a region of system memory for inputs and outputs."""
     # Triton's client sends JSON without a Content-Type.
-    region = SystemRegister.model_validate_json(await request.body())
+    region = SystemRegister.model_validate_json(await read_whole_body(request))
     regions = oip.regions
     await regions.register_system(name, region.key, region.offset, region.byte_size)
     return {}
@@ -217,7 +217,7 @@ async def cuda_unregister(oip: OipDep, name: str = "") -> dict[str, str]:
 @router.post("/cudasharedmemory/region/{name}/register")
 async def cuda_register(oip: OipDep, request: Request, name: str) -> dict[str, str]:
     """Register device memory for inputs and outputs."""
-    region = CudaRegister.model_validate_json(await request.body())
+    region = CudaRegister.model_validate_json(await read_whole_body(request))
     regions = oip.regions
     await regions.register_cuda(name, region.raw_handle.b64, region.device_id, region.byte_size)
     return {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 from urllib.parse import unquote
 
@@ -338,3 +339,37 @@ def test_a_training_job_may_learn_a_name_with_a_slash_and_no_alias():
         assert (await client.post("/v1/encode", json=body)).status_code == 200
 
     run(scenario)
+
+
+BODIES = [
+    ("PUT", "/v1/aliases/short", ALIAS),
+    ("PUT", "/v1/vocabularies/mine", TOKENIZER_JSON),
+    ("POST", "/v1/vocabularies/gpt2/verify", b'{"samples": 3}'),
+    ("POST", "/v2/repository/index", b'{"ready": true}'),
+    ("POST", "/tokenize", b'{"model": "gpt2", "prompt": "Hello"}'),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body"), BODIES)
+def test_every_body_may_be_compressed_and_has_a_limit(method, path, body):
+    async def scenario(client, _):
+        for headers in ({}, {"content-type": "text/plain"}, {"content-encoding": "gzip"}):
+            content = gzip.compress(body) if "content-encoding" in headers else body
+            answer = await client.request(method, path, content=content, headers=headers)
+            assert answer.is_success, answer.text
+        headers = {"content-encoding": "gzip"}
+        long = b" " * 100_000
+        for content in (long, gzip.compress(long)):
+            sent = headers if len(content) < len(long) else {}
+            answer = await client.request(method, path, content=content, headers=sent)
+            assert answer.status_code == 413, answer.text
+
+        async def pieces():  # Without a Content-Length.
+            yield long
+
+        answer = await client.request(method, path, content=pieces())
+        assert answer.status_code == 413, answer.text
+        answer = await client.request(method, path, content=body, headers=headers)
+        assert answer.status_code == 400, answer.text
+
+    run(scenario, max_body_bytes=50_000, max_vocabulary_bytes=50_000)
