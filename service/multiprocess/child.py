@@ -1,8 +1,7 @@
 """Runs a front end or the engine process, as a program that the supervisor starts.
 
-Its argument is a JSON object. The process reports on standard output that it is listening and that
-its event loop runs (heartbeat.py), and stops when its standard input ends, because then the
-supervisor has ended.
+Its argument is a JSON object. The process reports on standard output that it is listening, and
+stops when its standard input ends, because then the supervisor has ended.
 """
 
 from __future__ import annotations

@@ -18,10 +18,11 @@ import uvloop
 from service.core.settings import Settings
 from service.engines.cpu.bpe.library_threads import limit_library_threads
 from service.multiprocess.engine_server import EngineServer
-from service.multiprocess.heartbeat import report_up
 from service.multiprocess.link.shared_memory import LinkMemory
+from service.multiprocess.supervisor import UP
 from service.observability.metrics_server import start_metrics, stop_metrics
 from service.registry.management import check_names
+from service.runtime.watchdog import run_watched
 from service.server.app import create_app, make_engine
 from service.server.lifespan import reload_files
 from service.server.startup import DEVICE_LOST, USAGE_ERROR, find_lame_duck_s
@@ -60,7 +61,7 @@ def run_engine(settings: Settings, listening: socket.socket, *, is_restarted: bo
     engine = make_engine(settings, open_gpus, device_lost.set)
     app = create_app(settings, engine, lambda ids: memory.place(ids).array)
     check_names(app.service.get_engine_parts().registry)
-    return uvloop.run(_serve(app, listening, memory, device_lost, is_restarted))
+    return uvloop.run(run_watched(_serve(app, listening, memory, device_lost, is_restarted)))
 
 
 def _open_gpus(settings: Settings, memory: LinkMemory) -> OpenedGpu:
@@ -95,7 +96,7 @@ async def _serve(
         updates = asyncio.create_task(engine_server.keep_updating())
         server = await loop.create_unix_server(engine_server.protocol, sock=listening)
         grpc, metrics = await _start_others(app, is_restarted)
-        report_up(grpc.port if grpc else 0, metrics.server_port if metrics else 0)
+        print(UP, grpc.port if grpc else 0, metrics.server_port if metrics else 0, flush=True)
         await _wait_for_end(stop, device_lost)
         if stop.is_set():
             await _drain(app, engine_server, grpc)

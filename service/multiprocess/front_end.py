@@ -32,13 +32,13 @@ from service.http.openapi import write_before_ready
 from service.http.plain_routes import PlainRoutes
 from service.multiprocess.engine_process import call_when_orphaned
 from service.multiprocess.front_end_registry import FrontEndRegistry
-from service.multiprocess.heartbeat import report_up
 from service.multiprocess.link.channel import Link, Reply
 from service.multiprocess.link.frames import Message
 from service.multiprocess.local_encoders import LocalEncoders
 from service.multiprocess.remote_engine import RemoteEngine
 from service.multiprocess.remote_runner import RemoteRunner
 from service.multiprocess.request_forwarding import Forwarding
+from service.multiprocess.supervisor import UP
 from service.observability.metrics import Metrics
 from service.observability.process_metrics import Families, collect_families
 from service.security.guard import Guard
@@ -83,7 +83,7 @@ class FrontServer(Server):
         await self.listen(sockets or [])
         await writing
         call_when_orphaned(functools.partial(os.kill, os.getpid(), signal.SIGINT))
-        report_up()
+        print(UP, flush=True)
 
 
 class FrontEnd:

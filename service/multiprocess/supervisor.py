@@ -1,4 +1,4 @@
-"""Starts the engine process and the front ends of a service, and restarts those that end or hang.
+"""Starts the engine process and the front ends of a service, and restarts those that end.
 
     supervisor ── keeps the port and starts:
       ├─ engine    the engine, the vocabularies, gRPC            (engine_server.py)
@@ -35,7 +35,6 @@ from types import FrameType
 from typing import Any
 
 from service.core.settings import Settings
-from service.multiprocess.heartbeat import UP, end_if_hanging
 from service.runtime.child_environment import child_environment
 from service.server.sockets import (
     bind_beside,
@@ -46,6 +45,7 @@ from service.server.sockets import (
 from service.server.startup import BACKLOG, find_lame_duck_s, print_address
 
 logger = logging.getLogger(__name__)
+UP = "up"  # A child prints this word, and perhaps ports, when it listens.
 STEADY_S = 10.0  # A child that ran for so long is restarted without delay.
 MIN_DELAY_S, MAX_DELAY_S = 0.1, 5.0  # Before a restart.
 STOP_S = 5.0  # The time beyond the drain time after which children are killed.
@@ -243,15 +243,12 @@ class Supervisor:
         child.is_up = line.startswith(UP)
         if child.is_up and not child.up_line.done():
             child.up_line.set_result(line.removeprefix(UP).strip())
-        if not child.is_up:
+        if child is not self.children[0] or not child.is_up:
             return await process.wait()
-        watching = asyncio.create_task(end_if_hanging(child.name, process))
-        if child is self.children[0]:
-            self.engine_is_down.clear()
-            self.engine_is_up.set()
+        self.engine_is_down.clear()
+        self.engine_is_up.set()
         code = await process.wait()
-        watching.cancel()
-        if child is self.children[0] and not self.is_stopping.is_set():
+        if not self.is_stopping.is_set():
             self.engine_is_up.clear()
             self.engine_is_down.set()
         return code

@@ -38,6 +38,7 @@ from service.observability.metrics_server import start_metrics, stop_metrics
 from service.registry.management import check_names
 from service.runtime.file_limits import raise_file_limit
 from service.runtime.malloc import SWITCH_S, keep_large_blocks
+from service.runtime.watchdog import run_watched
 from service.security.addresses import TrustedProxies
 from service.server.app import Application, OpenGpus, create_app, make_engine
 from service.server.lifespan import reload_files
@@ -194,6 +195,10 @@ class Server(uvicorn.Server):
         self.app.service.draining = True
         self.listen_until = monotonic() + lame_duck_s
         logger.info("draining: the ports close in %g s", lame_duck_s)
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answer requests until a signal has drained the server."""
+        await run_watched(super().serve(sockets))
 
     async def on_tick(self, counter: int) -> bool:
         """Return whether the port should close; uvicorn calls this every 0.1 s."""

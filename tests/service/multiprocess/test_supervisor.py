@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from service.core.settings import Settings
-from service.multiprocess import heartbeat, supervisor
+from service.multiprocess import supervisor
 from service.multiprocess.supervisor import Child, Supervisor
 from service.server.sockets import bind_beside, bind_shared_sockets
 from tests.support.waiting import run, until
@@ -39,8 +39,7 @@ async def front_end_started(folder: Path, restarts: int = 0) -> AsyncIterator[Su
         yield made
     finally:
         made.is_stopping.set()
-        with contextlib.suppress(ProcessLookupError):
-            front.process.kill()
+        front.process.kill()
         await running
         for each in [*made.port_keepers, *engine.sockets]:
             each.close()
@@ -88,22 +87,3 @@ def test_a_front_end_whose_address_is_missing_for_a_while_is_started_again(
 
     run(scenario)
     assert caplog.text.count("front-0 cannot be started: Cannot assign requested address") == 2
-
-
-HANGS = """
-import time
-print("up", flush=True)
-time.sleep(1000)
-"""
-
-
-def test_a_child_that_hangs_is_started_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(Child, "command", lambda *arguments: [sys.executable, "-c", HANGS])
-    monkeypatch.setattr(heartbeat, "WAIT_S", 0.05)
-    monkeypatch.setattr(heartbeat, "MAX_SILENCE_S", 0.1)
-
-    async def scenario():
-        async with front_end_started(tmp_path) as made:
-            await until(lambda: made.children[1].restarts == 2)
-
-    run(scenario)
