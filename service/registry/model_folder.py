@@ -2,7 +2,7 @@
 
 tokenizer.json, or a file of another format              the vocabulary
 tokenizer_config.json, special_tokens_map.json           named tokens
-chat_template.jinja, additional_chat_templates/*.jinja   templates
+chat_template.jinja, additional_chat_templates/*.jinja   templates; else chat_template.json
 generation_config.json                                   default sampling parameters
 config.json                                              the model's length, and its origin
 """
@@ -17,7 +17,7 @@ from typing import Any
 
 from service.core.settings import PREFIX, Settings
 from service.registry.names import find_name_fault
-from service.registry.tokenizer_config import CONFIG_FILES, DEFAULT, TokenizerConfig
+from service.registry.tokenizer_config import CONFIG_FILES, TokenizerConfig, list_templates
 from service.security.addresses import split_names
 from vocabularies.errors import VocabularyError
 from vocabularies.formats import read_with_notes
@@ -158,18 +158,11 @@ def read_folder(
         config.refuse_other_rule(has_pretokenizer=pretokenizer is not None)
     values = dict(config.values)
     if others := _read_other_templates(folder, max_template_bytes):
-        values["chat_template"] = [*_list_templates(values.get("chat_template")), *others]
+        values["chat_template"] = [*list_templates(values.get("chat_template")), *others]
     length = max_length or _find_length(folder, values.get(LENGTH))
     if length is not None:
         values[LENGTH] = length
     return Model(vocabulary, TokenizerConfig(values), notes)
-
-
-def _list_templates(template: Any) -> list[Any]:
-    """Return the templates of a configuration as a list; a single one is the default."""
-    if isinstance(template, str):
-        return [{"name": DEFAULT, "template": template}]
-    return template if isinstance(template, list) else []
 
 
 def _read_other_templates(folder: Path, max_bytes: int) -> list[dict[str, str]]:

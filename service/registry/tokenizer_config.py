@@ -1,8 +1,9 @@
 """Reads and stores the tokenizer configurations of vocabularies: named tokens and chat templates.
 
-tokenizer_config.json contains both. Newer models store the template in chat_template.jinja, and
-older ones store named tokens in special_tokens_map.json. generation_config.json contains the
-model's default sampling parameters, which rendered requests pass to the inference engine.
+tokenizer_config.json contains both. Newer models store the template in chat_template.jinja, models
+with a processor in chat_template.json, and older ones store named tokens in
+special_tokens_map.json. generation_config.json contains the model's default sampling parameters,
+which rendered requests pass to the inference engine.
 """
 
 from __future__ import annotations
@@ -21,8 +22,20 @@ from vocabularies.model.vocabulary import Vocabulary
 logger = logging.getLogger(__name__)
 CONFIG_FILE, TEMPLATE_FILE = "tokenizer_config.json", "chat_template.jinja"
 TOKENS_FILE, GENERATION_FILE = "special_tokens_map.json", "generation_config.json"
-CONFIG_FILES = (CONFIG_FILE, TEMPLATE_FILE, TOKENS_FILE, GENERATION_FILE)
+PROCESSOR_FILE = "chat_template.json"
+CONFIG_FILES = (CONFIG_FILE, TEMPLATE_FILE, PROCESSOR_FILE, TOKENS_FILE, GENERATION_FILE)
 GENERATION = "generation_config"  # The key of the default sampling parameters.
+# The default sampling parameters that rendered requests pass on.
+NUMBERS = (
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "max_new_tokens",
+)
 DEFAULT, TOOL_USE = "default", "tool_use"
 LISTED = "added_tokens_decoder"
 MAX_FINDINGS = 100
@@ -72,11 +85,18 @@ class TokenizerConfig:
             return None
         values = cls.of(found.get(CONFIG_FILE, b"{}")).values
         if TOKENS_FILE in found:
-            values = cls.of(found[TOKENS_FILE], TOKENS_FILE).values | values
+            named = cls.of(found[TOKENS_FILE], TOKENS_FILE).values
+            # As in transformers, which reads this file for configurations that list no tokens.
+            values = named | values if LISTED in values else values | named
+        if PROCESSOR_FILE in found and not values.get("chat_template"):
+            template = cls.of(found[PROCESSOR_FILE], PROCESSOR_FILE).values.get("chat_template")
+            values = values | {"chat_template": template}
         if TEMPLATE_FILE in found:
             values = values | {"chat_template": decode_text(found[TEMPLATE_FILE])}
         if GENERATION_FILE in found:
-            values = values | {GENERATION: cls.of(found[GENERATION_FILE], GENERATION_FILE).values}
+            defaults = cls.of(found[GENERATION_FILE], GENERATION_FILE).values
+            _check_numbers(defaults)
+            values = values | {GENERATION: defaults}
         return cls(values)
 
     def listed_tokens(self) -> dict[str, int] | None:
@@ -145,15 +165,38 @@ class TokenizerConfig:
     def template(self, *, has_tools: bool) -> str | None:
         """Return the chat template; of several, that for chats with tools or the default one."""
         value = self.values.get("chat_template")
-        if isinstance(value, list):
-            each_one = [each for each in value if isinstance(each, dict)]
-            named = {
-                name: each.get("template")
-                for each in each_one
-                if isinstance(name := each.get("name"), str)
-            }
+        if isinstance(value, list | dict):
+            named = {each["name"]: each["template"] for each in list_templates(value)}
             value = (named.get(TOOL_USE) if has_tools else None) or named.get(DEFAULT)
         return value if isinstance(value, str) else None
+
+
+def list_templates(value: Any) -> list[dict[str, Any]]:
+    """Return the templates in a configuration, each with its name; a single one is the default.
+
+    Several are a list of objects with name and template, or an object that has them by name.
+    """
+    if isinstance(value, str):
+        return [{"name": DEFAULT, "template": value}]
+    if isinstance(value, dict):
+        return [{"name": name, "template": template} for name, template in value.items()]
+    return [
+        {"name": each["name"], "template": each.get("template")}
+        for each in (value if isinstance(value, list) else [])
+        if isinstance(each, dict) and isinstance(each.get("name"), str)
+    ]
+
+
+def _check_numbers(defaults: dict[str, Any]) -> None:
+    """Check the default sampling parameters of a model.
+
+    Raises:
+        VocabularyError: one that rendered requests pass on is not a number.
+    """
+    for name in NUMBERS:
+        value = defaults.get(name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise VocabularyError.at(f"{GENERATION_FILE}: {name}", "is not a number")
 
 
 class TokenizerConfigs:

@@ -11,6 +11,7 @@ from service.registry.tokenizer_config import TokenizerConfig
 from tests.support.app_client import serving
 from tests.support.waiting import run
 from vocabularies.builtin import load
+from vocabularies.errors import VocabularyError
 from vocabularies.formats import write_vocabulary
 
 ENGINE = CpuEngine()
@@ -92,3 +93,36 @@ def test_every_named_token_is_there_for_templates():
     named = {"boi_token": "<boi>", "bos_token": "<bos>", "image_token": "<image>"}
     assert TokenizerConfig(config).special_tokens() == named
     assert TokenizerConfig({"extra_special_tokens": ["<a>"]}).special_tokens() == {}
+
+
+def read(**files):
+    contents = {f"{name}.json": json.dumps(values).encode() for name, values in files.items()}
+    return TokenizerConfig.of_files(contents, 10_000)
+
+
+def test_special_tokens_map_counts_where_transformers_reads_it():
+    """transformers reads it for a configuration that lists no added tokens, and then before it."""
+    config, tokens = {"bos_token": "<a>", "eos_token": "<e>"}, {"bos_token": "<b>"}
+    made = read(tokenizer_config=config, special_tokens_map=tokens)
+    assert made.special_tokens() == {"bos_token": "<b>", "eos_token": "<e>"}
+    listed = config | {"added_tokens_decoder": {}}
+    made = read(tokenizer_config=listed, special_tokens_map=tokens | {"pad_token": "<p>"})
+    assert made.special_tokens() == config | {"pad_token": "<p>"}
+
+
+def test_templates_may_be_named_in_an_object_or_come_with_a_processor():
+    made = read(tokenizer_config={"chat_template": {"default": "a", "tool_use": "b", "rag": 5}})
+    assert made.template(has_tools=False) == "a"
+    assert made.template(has_tools=True) == "b"
+    made = read(tokenizer_config={"chat_template": None}, chat_template={"chat_template": "c"})
+    assert made.template(has_tools=True) == "c"
+    made = read(tokenizer_config={"chat_template": "a"}, chat_template={"chat_template": "c"})
+    assert made.template(has_tools=True) == "a"
+
+
+@pytest.mark.parametrize("name", ["temperature", "top_k", "max_new_tokens"])
+@pytest.mark.parametrize("value", ["0.7", True, [1]])
+def test_a_default_of_sampling_that_is_no_number_is_refused(name, value):
+    with pytest.raises(VocabularyError, match=f"generation_config.json: {name}: is not a number"):
+        read(generation_config={name: value})
+    assert read(generation_config={name: None, "eos_token_id": [1]}) is not None
