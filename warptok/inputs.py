@@ -196,7 +196,7 @@ def read_batches(
     """Read files of texts or sequences, plain or gzip, in batches with the names of the texts.
 
     Args:
-        paths: one path, or several.
+        paths: one path, or several; without any path nothing is read.
         reading: "auto": FASTA and FASTQ, recognized by the first byte, and any other file as one
             text; "lines": a text for each line; "whole": a text for each file; "sequences": FASTA,
             FASTQ, and any other file as lines.
@@ -207,11 +207,14 @@ def read_batches(
         (names, texts) of each batch; `encode_batch` accepts `texts`.
 
     Raises:
+        TypeError: paths is bytes or an open file.
         OSError: a file cannot be read.
         InvalidRequest: a file is damaged, or an argument is wrong; the message names the place.
     """
     from service.seqio.reader import read_batches as read
 
+    if isinstance(paths, bytes) or hasattr(paths, "read"):
+        raise TypeError(f"paths is a {type(paths).__name__}; it must be a path, or several paths")
     listed = [paths] if isinstance(paths, str | os.PathLike) else paths
     names = [os.fspath(path) for path in listed]
     try:

@@ -22,7 +22,7 @@ from service.cli.vocabulary_files import open_vocabulary
 from service.engines.base import Engine
 from service.engines.cpu.engine import CpuEngine
 from service.operations.rendering.offset_units import convert_spans
-from service.seqio.reader import Reading, Record, batches, read_records
+from service.seqio.reader import STDIN, Reading, Record, batches, read_records
 from vocabularies.batch.batch import Batch, Encoded, EncodeOptions, RowError
 from vocabularies.model.types import Bpe, Upstream
 from vocabularies.model.vocabulary import Vocabulary
@@ -90,7 +90,7 @@ def is_for_sequences(vocabulary: Vocabulary) -> bool:
 
 def _records(arguments: argparse.Namespace, reading: Reading) -> Iterable[Record]:
     if arguments.text is None:
-        return read_records(arguments.files, reading)
+        return read_records(arguments.files or [STDIN], reading)
     # This restores bytes of an argument that are not UTF-8.
     texts = [os.fsencode(text) for text in arguments.text]
     if len(texts) == 1:

@@ -15,6 +15,7 @@ from service.cli.vocabulary_files import open_vocabulary
 from service.engines.base import Engine
 from service.engines.cpu.engine import CpuEngine
 from service.seqio.corpus import NamedCorpus, read_corpus
+from service.seqio.reader import STDIN
 from service.training.inputs import read_confidence_file, read_motif_file
 from vocabularies.batch.batch import Batch, EncodeOptions
 from vocabularies.model.vocabulary import Vocabulary
@@ -37,7 +38,10 @@ def run(arguments: argparse.Namespace) -> int:
         raise ValueError("give the motifs to measure with --motifs or --seed-region")
     vocabularies = {name: open_vocabulary(name) for name in arguments.vocabulary}
     sequences = read_corpus(
-        arguments.files, arguments.reading or "auto", upper=arguments.upper, spell=arguments.spell
+        arguments.files or [STDIN],
+        arguments.reading or "auto",
+        upper=arguments.upper,
+        spell=arguments.spell,
     )
     spans = corpus_spans(
         sequences.corpus,

@@ -11,7 +11,7 @@ import orjson
 
 from service.cli.vocabulary_files import open_vocabulary
 from service.engines.cpu.engine import CpuEngine
-from service.seqio.reader import read_batches
+from service.seqio.reader import STDIN, read_batches
 from vocabularies.batch.batch import EncodeOptions
 from vocabularies.sequences.statistics import TokenCounter, VocabularyStatistics
 from vocabularies.sequences.statistics_plot import plot
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     engine, counter = CpuEngine(), TokenCounter(vocabulary)
     num_refused = 0
-    for names, batch in read_batches(arguments.files, "sequences"):
+    for names, batch in read_batches(arguments.files or [STDIN], "sequences"):
         batch.options = options
         encoded = engine.encode(vocabulary, batch)
         for row, error in sorted(encoded.errors.items()):

@@ -19,6 +19,7 @@ from tqdm import tqdm
 from gpu.errors import OutOfMemory
 from service.cli.vocabulary_files import output_format, write_files
 from service.seqio.corpus import read_corpus
+from service.seqio.reader import STDIN
 from service.training.device import NO_GPU, Choice, choose_merger
 from service.training.inputs import read_confidence_file, read_motif_file
 from vocabularies.motifs.bank import FULL_WEIGHT
@@ -61,7 +62,10 @@ def _train(
 ) -> tuple[Training, list[Choice]]:
     """Train until the end or Ctrl-C; also return the device if one was chosen."""
     sequences = read_corpus(
-        arguments.files, arguments.reading or "auto", upper=arguments.upper, spell=arguments.spell
+        arguments.files or [STDIN],
+        arguments.reading or "auto",
+        upper=arguments.upper,
+        spell=arguments.spell,
     )
     motifs = read_motif_file(arguments.motifs)
     confidence = read_confidence_file(arguments.confidence, sequences)

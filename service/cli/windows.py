@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from service.cli.unknown_ids import UnknownIds
 from service.cli.vocabulary_files import open_vocabulary
 from service.engines.cpu.engine import CpuEngine
-from service.seqio.reader import read_batches
+from service.seqio.reader import STDIN, read_batches
 from vocabularies.batch.batch import EncodeOptions
 from vocabularies.model.vocabulary import Vocabulary
 from vocabularies.sequences.channel import ChannelError, SparseChannel
@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     num_refused = 0
     engine, unknown_ids = CpuEngine(), UnknownIds(vocabulary)
-    for names, batch in read_batches(arguments.files, "sequences"):
+    for names, batch in read_batches(arguments.files or [STDIN], "sequences"):
         batch.options = options
         encoded = engine.encode(vocabulary, batch)
         unknown_ids.add(batch, encoded)

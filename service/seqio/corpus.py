@@ -32,7 +32,7 @@ def read_corpus(
     """Read the sequences of some files into memory.
 
     Args:
-        paths: FASTA, FASTQ or text files, plain or gzip; an empty list means stdin.
+        paths: FASTA, FASTQ or text files, plain or gzip; "-" is stdin.
         reading: as for `reader.read_records`.
         upper: convert all letters to upper case.
         spell: "T": replace every U by T; "U": replace every T by U; in upper and lower case.

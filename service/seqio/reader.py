@@ -73,7 +73,7 @@ def read_records(paths: Sequence[str], reading: Reading) -> Iterator[Record]:
     """Yield every text of some files, in order; "-" is stdin.
 
     Args:
-        paths: the paths of the files; an empty list means stdin.
+        paths: the paths of the files.
         reading: how to read a file. "auto": as FASTA if the first byte is ">", as FASTQ if it is
             "@", else as one text; an empty file has no text, and an archive, or content that only
             later looks like FASTA or FASTQ, is refused. "text": as one text, with a warning if
@@ -154,9 +154,9 @@ def _open_all(paths: Sequence[str], reading: Reading) -> Iterator[_OpenFile]:
         raise ValueError(f"reading is {reading!r}, none of {', '.join(get_args(Reading))}")
     if list(paths).count(STDIN) > 1:
         raise ValueError("stdin can be read only once")
-    for path in paths or (STDIN,):
+    for path in paths:
         with nullcontext(standard_input()) if path == STDIN else open(path, "rb") as stream:
-            name = "" if path == STDIN and len(paths) <= 1 else path
+            name = "" if path == STDIN and len(paths) == 1 else path
             # A path that is not UTF-8 still needs a printable name.
             name = os.fsencode(name).decode(errors="replace")
             with _naming_errors(name, None):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import io
+import sys
 
 import numpy as np
 import pytest
@@ -129,6 +131,19 @@ def test_a_column_of_polars(tok):
         tok.encode_batch(pl.Series(["A", None]))
     with pytest.raises(TypeError, match="give the column of texts"):
         tok.encode_batch(frame)
+
+
+def test_no_paths_are_no_batches_and_leave_stdin_alone(monkeypatch, tmp_path):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b">one\nACGT\n")))
+    assert list(warptok.read_batches([])) == []
+    assert list(warptok.read_batches(tmp_path.glob("*.fa"))) == []
+    assert sys.stdin.buffer.read() == b">one\nACGT\n"
+
+
+@pytest.mark.parametrize("paths", [b"one.fa", io.BytesIO(b">one\nACGT\n"), io.StringIO(">one")])
+def test_files_are_given_by_their_paths(paths):
+    with pytest.raises(TypeError, match="it must be a path, or several paths"):
+        list(warptok.read_batches(paths))
 
 
 def test_batches_of_a_file(tok, tmp_path):

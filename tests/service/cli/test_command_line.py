@@ -121,6 +121,29 @@ def test_fastq_on_stdin_is_found_from_its_first_byte(
     assert output(capfdbinary, "count", "-v", "dnabert1_6mer") == "5\tread\n"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "begin"),
+    [
+        (["encode", "-v", "hyenadna"], b"7 8 9 10 1\n"),
+        (["count", "-v", "hyenadna"], b"5\tone\n"),
+        (["windows", "-v", "hyenadna"], b"one\t0\t7 8 9 10\n"),
+        (["statistics", "-v", "hyenadna"], b"sequences             1\n"),
+        (["motifs", "report", "-v", "dnabert2", "--seed-region", "1-2"], b" "),
+    ],
+)
+@pytest.mark.parametrize("files", [[], ["-"]])
+def test_without_files_stdin_is_read(
+    capfdbinary: Capture,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    begin: bytes,
+    files: list[str],
+) -> None:
+    give_stdin(monkeypatch, b">one\nACGT\n")
+    assert main([*arguments, *files]) == 0
+    assert capfdbinary.readouterr().out.startswith(begin)
+
+
 def test_whole_takes_a_file_as_it_is(capfdbinary: Capture, tmp_path: Path) -> None:
     path = tmp_path / "quote.md"
     path.write_bytes(b"> quoted\n")
