@@ -28,6 +28,7 @@ from vocabularies.training.options import TrainingOptions
 from vocabularies.training.pair_table import UNIT
 from vocabularies.training.train import Progress, Training, train
 
+LEARNT_FORMATS = "tokenizer.json", "canonical"
 INTERRUPTED = 128 + signal.SIGINT
 
 
@@ -41,6 +42,12 @@ def run(arguments: argparse.Namespace) -> int:
     out = Path(arguments.out)
     options = _options(arguments)
     format = output_format(arguments.format, out)
+    # What cannot be written is refused before the training, which may take hours.
+    if format not in LEARNT_FORMATS:
+        known = " or ".join(LEARNT_FORMATS)
+        raise ValueError(f"a learnt vocabulary cannot be written as {format}; use {known}")
+    if arguments.log is not None and not Path(arguments.log).parent.is_dir():
+        raise ValueError(f"--log: there is no folder {Path(arguments.log).parent}")
     if out.is_file() and not arguments.force:
         raise ValueError(f"{out} exists already; use --force to overwrite it")
     state = out.with_name(out.name + ".state")

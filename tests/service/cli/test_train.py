@@ -167,6 +167,12 @@ def test_what_cannot_be_learnt_is_refused(fasta: Path, tmp_path: Path, capsys: C
     capsys.readouterr()
     other = tmp_path / "x.vocabulary"
     assert "--format" in refusal(capsys, "train", "-o", tmp_path / "x", fasta)
+    for format in ("tiktoken", "vocab.json", "vocab.txt", "kmer"):
+        wrong = refusal(capsys, "train", "-o", other, "--format", format, fasta)
+        assert f"cannot be written as {format}; use tokenizer.json or canonical" in wrong
+    log = tmp_path / "none" / "log.tsv"
+    assert "--log: there is no folder" in refusal(capsys, "train", "-o", other, "--log", log, fasta)
+    assert not other.with_name(f"{other.name}.state").exists()
     assert "vocabulary_size: 3 ids" in refusal(capsys, "train", "-o", other, "--size", "3", fasta)
     text.write_text("ACG\nAXG\n")
     assert f"{text}: line 2: has 'X'" in refusal(
