@@ -157,16 +157,20 @@ class TrainingJobs:
         self._has_queued.set()
         return job
 
+    def check_resumable(self, job: TrainingJob) -> None:
+        """Raise WrongState unless a job is interrupted."""
+        if job.state != "interrupted":
+            raise WrongState(
+                f"the job is {job.state}; only an interrupted job can be resumed", "/id"
+            )
+
     def resume(self, job: TrainingJob, vocabulary: str, replace: bool) -> None:
         """Queue an interrupted job again, with the same or another name for its vocabulary.
 
         Raises:
             WrongState: the job is not interrupted.
         """
-        if job.state != "interrupted":
-            raise WrongState(
-                f"the job is {job.state}; only an interrupted job can be resumed", "/id"
-            )
+        self.check_resumable(job)
         job.vocabulary = job.parameters.vocabulary = vocabulary
         job.parameters.replace = replace
         self.store.set_state(job, "queued")

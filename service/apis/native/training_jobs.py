@@ -195,6 +195,7 @@ async def resume_training_job(
 ) -> TrainingJob:
     """Queue an interrupted job again; it continues from the last state that it saved."""
     job = training.store.find(id)
+    training.check_resumable(job)
     name = job.vocabulary if vocabulary is None else vocabulary
     replaces = job.parameters.replace if replace is None else replace
     _check_name(service, training, request, name, replaces, job.id)

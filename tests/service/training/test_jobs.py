@@ -461,6 +461,10 @@ def test_a_learnt_vocabulary_is_kept_if_its_name_is_in_use_by_then(worker, monke
             assert answer.json()["vocabulary"] == "yours"
             assert (await reaches(client, mine, "finished"))["digest"]
             assert (await client.get("/v1/vocabularies/yours")).status_code == 200
+            # Its vocabulary has the name by now; the refusal is about the job all the same.
+            for query in ("", "?replace=true", "?vocabulary=third"):
+                answer = await client.post(f"{JOBS}/{mine}/resume{query}")
+                assert (answer.status_code, answer.json()["code"]) == (409, "wrong_state")
 
     run(scenario)
 
