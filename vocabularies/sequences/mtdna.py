@@ -125,11 +125,8 @@ class KmerVocabulary:
         return self.vocabulary.roles[role]
 
     def in_case(self, seq: str) -> str:
-        """Convert a to z to upper case if the vocabulary's k-mers are in upper case."""
-        if self._model.case != "upper":
-            return seq
-        # Other letters stay, because some become several: a base must keep its position.
-        return seq.encode("utf-8", "surrogatepass").upper().decode("utf-8", "surrogatepass")
+        """Convert a sequence to upper case if the vocabulary's k-mers are in upper case."""
+        return seq.upper() if self._model.case == "upper" else seq
 
     def kmer_ids(self, seq: str, positions: NDArray[np.int64]) -> NDArray[np.int32]:
         """Return the ids, int32[T], of the k-mers at int64[T] positions of a circular sequence."""

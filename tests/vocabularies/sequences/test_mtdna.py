@@ -201,13 +201,6 @@ def test_what_does_not_fit_is_named(settings: dict[str, object], message: str) -
         KmerVocabulary.build(13)
 
 
-def test_letters_that_become_several_keep_their_place() -> None:
-    seq = "gatcacßŉ\ud800ggt"
-    tokens = tokenize_sequence(seq, SIX, circular=False, het_levels=np.zeros(len(seq)))
-    assert tokens["input_ids"].tolist() == [SIX.encode("GATCAC"), *[SIX.role_id("unk")] * 6]
-    assert len(window_sequence(seq, SIX, stride=1).starts) == len(seq)
-
-
 def test_other_types_are_refused() -> None:
     """A stride of 2.9 would be 2 for some and 2.9 for others."""
     with pytest.raises(TypeError, match="not bytes"):
