@@ -207,8 +207,7 @@ class EngineServer:
         if entry is None or entry.vocabulary.digest != digest:
             raise NotReady(f"{name} was replaced by another vocabulary during the request")
         content = await asyncio.to_thread(canonical.to_bytes, entry.vocabulary)
-        config = self.service.registry.configs.get(name)
-        values = {"config": None if config is None else config.values}
+        values = {"config": None if entry.config is None else entry.config.values}
         return Message("answer", values, [np.frombuffer(content, np.uint8)])
 
     def list_vocabularies(self, names: list[str] | None = None) -> dict[str, Any]:
@@ -253,7 +252,7 @@ class EngineServer:
 
     def _number_config(self, entry: LoadedVocabulary) -> int:
         """Return the number of a vocabulary's configuration, which increases with each change."""
-        config = self.service.registry.configs.get(entry.name)
+        config = entry.config
         last = self._configs.get(entry.name, _NumberedConfig(None, 0))
         if last.config is not config:
             last = self._configs[entry.name] = _NumberedConfig(config, last.number + 1)

@@ -16,7 +16,8 @@ from service.engines.base import Residency
 from service.multiprocess.link.frames import Message
 from service.multiprocess.remote_engine import RemoteEngine, read_residency
 from service.registry.entries import LoadedVocabulary, RegisteredVocabulary
-from service.registry.tokenizer_config import TokenizerConfig, TokenizerConfigs
+from service.registry.tokenizer_config import TokenizerConfig
+from service.registry.tokenizer_configs import TokenizerConfigs
 from service.registry.vocabulary_store import VocabularyStore
 from service.registry.vocabulary_view import VOCABULARY, find_known
 from vocabularies import builtin
@@ -137,15 +138,18 @@ class FrontEndRegistry:
         """Read a vocabulary: a built-in one from its file, any other from the engine process."""
         digest = version.digest
         vocabulary: Vocabulary | None = None
+        config: TokenizerConfig | None = None
         if self.known[name].builtin:
             vocabulary = await asyncio.to_thread(builtin.load, name)
         if vocabulary is None or vocabulary.digest != digest:
             answer = await self.engine.call(Message("vocabulary", {"name": name, "digest": digest}))
             content = answer.arrays[0].tobytes()
             vocabulary = await asyncio.to_thread(_read_vocabulary, content)
-            config = answer.values["config"]
-            self.configs.put(name, None if config is None else TokenizerConfig(config))
-        self.entries[name] = LoadedVocabulary(name, vocabulary, read_residency(version.residency))
+            values = answer.values["config"]
+            config = None if values is None else TokenizerConfig(values)
+            self.configs.put(name, config)
+        residency = read_residency(version.residency)
+        self.entries[name] = LoadedVocabulary(name, vocabulary, residency, config)
 
 
 def _replace(values: dict[str, T], new: dict[str, T], names: Collection[str]) -> None:

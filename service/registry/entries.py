@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from service.engines.base import Residency
+from service.registry.tokenizer_config import TokenizerConfig
 from vocabularies.model.vocabulary import Vocabulary
 
 DECODE_SUFFIX = ".decode"
@@ -37,8 +38,11 @@ class LoadedVocabulary:
     Attributes:
         residency: where the engine stored it after loading; `Registry.residency` returns the
             current state.
+        config: its tokenizer configuration; None if it has none. A request that has found the
+            vocabulary uses this one, whatever replaces the vocabulary meanwhile.
     """
 
     name: str
     vocabulary: Vocabulary
     residency: Residency
+    config: TokenizerConfig | None = None

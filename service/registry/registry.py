@@ -33,7 +33,8 @@ from service.registry.changes import Changes
 from service.registry.entries import DECODE_SUFFIX, LoadedVocabulary, RegisteredVocabulary
 from service.registry.model_folder import find_model_names, read_model
 from service.registry.names import Aliases, check_name, find_name_fault
-from service.registry.tokenizer_config import TokenizerConfig, TokenizerConfigs
+from service.registry.tokenizer_config import TokenizerConfig
+from service.registry.tokenizer_configs import TokenizerConfigs
 from service.registry.vocabulary_store import (
     SUFFIX,
     make_reader,
@@ -185,9 +186,10 @@ class Registry:
             raise
         if residency.fallback_reason:
             logger.warning("vocabulary %s: %s", known.name, residency.fallback_reason)
-        entry = LoadedVocabulary(known.name, vocabulary, residency)
         _ = vocabulary.unknown_id  # Computed in this thread: slow.
         with self.changing(known.name):
+            config = self.configs.get(known.name)
+            entry = LoadedVocabulary(known.name, vocabulary, residency, config)
             if self.known.get(known.name) is known:
                 self.entries[known.name] = entry
                 self.failures.pop(known.name, None)
@@ -236,7 +238,7 @@ class Registry:
         entry = self.entries.get(name)
         if entry is not None and entry.vocabulary.digest == vocabulary.digest:
             if not self.find(name).builtin:
-                self._keep_rest(name, config, notes)
+                entry = self._keep_rest(entry, config, notes)
             return entry, False
         self.check_free(name, vocabulary, replace)
         read = make_reader(self.store, name) if self.store.is_kept else lambda: vocabulary
@@ -246,7 +248,7 @@ class Registry:
         with self.changing(name):
             self.check_free(name, vocabulary, replace)
             self._keep(name, vocabulary, config, notes)
-            entry = LoadedVocabulary(name, vocabulary, residency)
+            entry = LoadedVocabulary(name, vocabulary, residency, config)
             self.known[name], self.entries[name] = known, entry
         self.evict(vocabulary.digest)
         return entry, True
@@ -259,15 +261,26 @@ class Registry:
                 return meant.name
         return name
 
-    def _keep_rest(self, name: str, config: TokenizerConfig | None, notes: tuple[str, ...]) -> None:
-        """Store the notes of a registered vocabulary, and its configuration if there is one."""
+    def _keep_rest(
+        self, entry: LoadedVocabulary, config: TokenizerConfig | None, notes: tuple[str, ...]
+    ) -> LoadedVocabulary:
+        """Store the notes of a loaded vocabulary, and its configuration if there is one.
+
+        Returns:
+            The entry with the configuration.
+        """
+        name = entry.name
         with self.changing(name), disk_errors():
             if config is not None:
                 self.configs.put(name, config)
+                before, entry = entry, replace_fields(entry, config=config)
+                if self.entries.get(name) is before:
+                    self.entries[name] = entry
             known = self.known.get(name)
             if known is not None and known.notes != notes:
                 write_notes(self.store, name, notes)
                 self.known[name] = replace_fields(known, notes=notes)
+        return entry
 
     def _keep(
         self,

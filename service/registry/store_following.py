@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Container
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from service.registry.entries import LoadedVocabulary
 from service.registry.names import find_name_fault
@@ -104,9 +104,10 @@ class StoreFollower:
             registry.failures.pop(name, None)
             registry.configs.read(name)
             if entry is not None:
+                entry = replace(entry, config=registry.configs.get(name))
                 registry.entries[name] = entry
         followed.names.add(name)
-        if before is not None and entry is not None and entry is not before:
+        if before is not None and entry is not None and entry.vocabulary is not before.vocabulary:
             followed.old_digests.append(before.vocabulary.digest)
             registry.evict(entry.vocabulary.digest)
         logger.info(

@@ -12,7 +12,7 @@ from typing import Protocol
 from service.core.errors import UnknownVocabulary
 from service.engines.base import Residency
 from service.registry.entries import LoadedVocabulary, RegisteredVocabulary
-from service.registry.tokenizer_config import TokenizerConfigs
+from service.registry.tokenizer_configs import TokenizerConfigs
 
 VOCABULARY = "/vocabulary"  # The place of the name in most requests.
 

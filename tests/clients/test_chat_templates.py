@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,8 @@ def test_chats_have_the_text_and_ids_that_transformers_makes_of_them(tmp_path: P
             num_rendered = 0
             for template, source in templates.items():
                 config = TokenizerConfig(NAMES | {"chat_template": source})
-                service.registry.configs.set("chat", config)
+                entries = service.registry.entries
+                entries["chat"] = replace(entries["chat"], config=config)
                 for name in sorted(chats):
                     given = texts[template][name]
                     ids = await get_ids(client, chats[name])

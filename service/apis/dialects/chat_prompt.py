@@ -58,10 +58,9 @@ class ChatBody(DialectBody):
         return options
 
 
-def has_template(request: DialectRequest, entry: LoadedVocabulary) -> bool:
+def has_template(entry: LoadedVocabulary) -> bool:
     """Return whether a vocabulary was uploaded with a chat template."""
-    config = request.service.registry.configs.get(entry.name)
-    return config is not None and config.template(has_tools=False) is not None
+    return entry.config is not None and entry.config.template(has_tools=False) is not None
 
 
 async def render_chat_text(request: DialectRequest, entry: LoadedVocabulary, chat: ChatBody) -> str:
@@ -93,7 +92,7 @@ async def render_chat_utf8(
             raise InvalidRequest(message, "/continue_final_message")
         chat.add_generation_prompt = False
     tools = kwargs.get("tools") if chat.tools is None else describe_tools(chat.tools)
-    config = request.service.registry.configs.get(entry.name)
+    config = entry.config
     template = None if config is None else config.template(has_tools=bool(tools))
     if config is None or template is None:
         message = f"{entry.name} has no chat template; upload tokenizer_config.json with it"

@@ -164,9 +164,9 @@ def parse_body(model: type[Model], request: DialectRequest) -> Model:
     return parse_body(model, request)
 
 
-def model_length(request: DialectRequest, entry: LoadedVocabulary) -> int:
+def model_length(entry: LoadedVocabulary) -> int:
     """Return a model's maximum length in ids from its tokenizer_config.json, or NO_LIMIT."""
-    return find_model_length(request.service.registry.configs.get(entry.name))
+    return find_model_length(entry.config)
 
 
 def find_model_length(config: TokenizerConfig | None) -> int:

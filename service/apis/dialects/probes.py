@@ -106,7 +106,7 @@ async def tokenizer_info(service: ServiceDep, model: str | None = None) -> Respo
     answer: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", "chat_template": None}
     for role in ROLES:
         answer[f"{role}_token"] = token_string(roles[role]) if role in roles else None
-    config = service.registry.configs.get(entry.name)
+    config = entry.config
     if config is not None:
         answer |= {key: value for key, value in config.values.items() if key not in FILE_KEYS}
     # These files contain 10^30 for no limit, which is too large for orjson.

@@ -204,7 +204,7 @@ def _max_prompt_length(
     Raises:
         InvalidRequest: the prompt and the answer do not fit into the model's length.
     """
-    requested, length = body.truncate_prompt_tokens, model_length(request, entry)
+    requested, length = body.truncate_prompt_tokens, model_length(entry)
     if requested is None or (requested < 0 and length == NO_LIMIT):
         return None
     available = length - num_answered
@@ -277,7 +277,7 @@ class Generation(NamedTuple):
         body = self.request.body
         is_stream = bool(self.sampling.stream)
         prefix = "chatcmpl" if self.is_chat else "cmpl"
-        config = self.request.service.registry.configs.get(self.entry.name)
+        config = self.entry.config
         generation = {} if config is None else config.generation_defaults()
         max_tokens = self._find_max_tokens(num_ids, generation)
         return {
@@ -306,7 +306,7 @@ class Generation(NamedTuple):
     def _find_max_tokens(self, num_ids: int, generation: dict[str, Any]) -> int | None:
         """Return the maximum number of ids of the answer, within the model's length."""
         wanted = generation.get("max_new_tokens") if self.max_tokens is None else self.max_tokens
-        length = model_length(self.request, self.entry)
+        length = model_length(self.entry)
         available = length - num_ids
         if length == NO_LIMIT or available < 1:
             return wanted
@@ -385,7 +385,7 @@ async def count_responses(http_request: Request) -> Response:
     is_text = isinstance(body.input, str)
     if not is_text and not isinstance(body.input, list):
         raise InvalidRequest("must be a text or a list of messages", "/input")
-    if is_text and not (body.instructions or body.tools or has_template(request, entry)):
+    if is_text and not (body.instructions or body.tools or has_template(entry)):
         encoded = await encode_texts(
             request, entry, [body.input], add_special_tokens=True, where="/input"
         )
@@ -425,7 +425,7 @@ def _make_count_response(
     Raises:
         InvalidRequest: the request allows the service to drop items of an input that is too long.
     """
-    length = model_length(request, entry)
+    length = model_length(entry)
     if body.truncation == "auto" and num_tokens > length:
         message = f"{num_tokens} ids, and the model's length is {length}; no item is dropped here"
         raise InvalidRequest(message, "/truncation")

@@ -77,7 +77,7 @@ async def count(http_request: Request) -> Response:
         counts = await _count(request, counted)
         answer = {
             "count": counts[0] + counted.estimate.tokens if is_one else counts,
-            "max_model_len": model_length(request, counted.entry),
+            "max_model_len": model_length(counted.entry),
             **counted.estimate.describe(),
         }
         return make_json_response(answer)

@@ -154,7 +154,7 @@ async def _prompt(request: DialectRequest) -> Response:
     strings = [token_strings(entry, row) for row in rows] if body.return_token_strs else None
     answer = {
         "count": counts[0] if is_one else counts,
-        "max_model_len": model_length(request, entry),
+        "max_model_len": model_length(entry),
         "tokens": rows[0] if is_one else rows,
         "token_strs": strings[0] if strings and is_one else strings,
     }
@@ -173,7 +173,7 @@ async def _chat(request: DialectRequest) -> Response:
         strings = token_strings(entry, ids)
     answer = {
         "count": chat.num_ids,
-        "max_model_len": model_length(request, entry),
+        "max_model_len": model_length(entry),
         "tokens": orjson.Fragment(chat.json),
         "token_strs": strings,
     }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 
 import pytest
 
@@ -20,6 +22,7 @@ from tests.support.app_client import application_of, serving
 from tests.support.waiting import run
 from vocabularies.builtin import load
 from vocabularies.formats import write_vocabulary
+from vocabularies.model import canonical
 
 
 def test_a_chat_is_written_by_the_template_that_came_with_the_vocabulary():
@@ -255,6 +258,40 @@ def test_templates_are_kept_with_their_vocabulary(tmp_path):
             await client.delete("/v1/vocabularies/chat")
             assert service.registry.configs.get("chat") is None
         assert [*tmp_path.iterdir()] == []
+
+    run(scenario)
+
+
+def test_a_chat_has_the_template_of_its_vocabulary_while_both_are_replaced(monkeypatch):
+    begun, may_end = threading.Event(), threading.Event()
+    (document,) = write_vocabulary(load("cl100k_base"), "tokenizer.json").values()
+    values = {"chat_template": "other", "model_max_length": 22}
+    files = {
+        "a": ("tokenizer.json", document),
+        "b": ("tokenizer_config.json", json.dumps(values).encode()),
+    }
+
+    def write(vocabulary):
+        begun.set()
+        assert may_end.wait(60)
+        return b"{}"
+
+    async def scenario():
+        async with serving(ENGINE) as (client, _):
+            await upload(client, model_max_length=11)
+            body = {"model": "chat", "messages": CHAT}
+            before = (await post(client, "/tokenize", **body)).json()
+            assert before["max_model_len"] == 11
+            monkeypatch.setattr(canonical, "to_bytes", write)
+            url = "/v1/vocabularies/chat?replace=true"
+            put = asyncio.ensure_future(client.put(url, files=files))
+            assert await asyncio.to_thread(begun.wait, 60)
+            assert (await post(client, "/tokenize", **body)).json() == before
+            may_end.set()
+            assert (await put).status_code == 201
+            after = (await post(client, "/tokenize", **body)).json()
+            assert after["max_model_len"] == 22
+            assert after["tokens"] == await ids_of(client, "other", "cl100k_base")
 
     run(scenario)
 
