@@ -24,6 +24,7 @@ Texts = Annotated[list[str], Field(fail_fast=True)]
 Ids = Annotated[list[Annotated[int, Field(strict=True)]], Field(fail_fast=True)]
 Rows = Annotated[list[Ids], Field(fail_fast=True)]
 Length = Annotated[int, Field(ge=0, le=2**31 - 1)]
+Padding = Literal["longest"] | Annotated[int, Field(ge=0, le=1_048_576)]
 
 ADD_SPECIAL = "Put the vocabulary's own begin and end tokens around the ids, as Hugging Face does."
 SPECIAL = (
@@ -207,7 +208,7 @@ class EncodeBatchRequest(TextListRequest):
     return_tokens: bool | list[bool] = Field(False, description=TOKENS)
     token_form: TokenForm = Field("text", description=TOKEN_FORM)
     dtype: Literal["int32", "uint16", "uint8"] = Field("int32", description=DTYPE)
-    padding: Literal["longest"] | Annotated[int, Field(ge=0, le=1_048_576)] | None = Field(
+    padding: Padding | None = Field(
         None,
         description="Pad each row to the length of the longest row, or to this number of ids; "
         "null: do not pad.",

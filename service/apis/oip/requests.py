@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,7 @@ OFFSET_MAPPING = "offset_mapping"  # The begin and the end of each id in its tex
 class EncodeParameters(BatchQuery):
     """The parameters of an encode request."""
 
-    padding: Literal["longest"] | int | None = None
+    padding: schemas.Padding | None = None
     padding_side: schemas.Side | None = None
     pad_id: schemas.Length | None = None
     return_offsets: schemas.Unit | None = None

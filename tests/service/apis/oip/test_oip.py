@@ -328,6 +328,16 @@ BAD = [
     (body(parameters={"dtype": "uint8"}), 422, "dtype"),
     (body(outputs=[{"name": "logits"}]), 422, "logits"),
     (body(parameters={"padding": "longest"}), 422, "padding"),
+    (body(parameters={"padding": -1, "pad_id": 0}), 422, "padding"),
+    # No row would be that long, but memory for one would be allocated.
+    (
+        {
+            "inputs": [text_input([]) | {"shape": [0]}],
+            "parameters": {"padding": 1 << 40, "pad_id": 0},
+        },
+        422,
+        "padding",
+    ),
     ({"inputs": [text_input(shared_memory_region="x", shared_memory_byte_size=4)]}, 403, "off"),
 ]
 
