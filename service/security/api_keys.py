@@ -104,7 +104,7 @@ def _key(where: str, entry: Any) -> Key:
         raw = b""
     if len(raw) != hashlib.sha256().digest_size:
         raise ValueError(f"{where}: sha256 must be 64 hexadecimal digits")
-    if not isinstance(scopes, list) or not scopes or not set(scopes) <= set(SCOPES):
+    if not isinstance(scopes, list) or not scopes or any(each not in SCOPES for each in scopes):
         raise ValueError(f"{where}: scopes must be some of {', '.join(SCOPES)}")
     for rate in entry.keys() & set(RATES):
         value = entry[rate]

@@ -131,7 +131,7 @@ class Guard:
             if self._path.is_fifo():  # Reading it would block.
                 raise ValueError(f"{self._path}: is a pipe")
             self._keys = read_keys(self._path)
-        except ValueError as error:
+        except (OSError, ValueError) as error:  # The folder may be closed to this process.
             self.is_stale = True
             logger.error("the keys stay as they were: %s", error)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from unittest.mock import Mock
 
 import grpc
 import httpx
@@ -251,6 +253,7 @@ WRONG = [
     (json.dumps([GOOD | {"sha256": "abc"}]), "64 hexadecimal"),
     (json.dumps([GOOD | {"scopes": ["root"]}]), "scopes"),
     (json.dumps([GOOD | {"scopes": []}]), "scopes"),
+    (json.dumps([GOOD | {"scopes": [["encode", "decode"]]}]), "scopes"),
     (json.dumps([GOOD, GOOD | {"sha256": "1" * 64}]), "same name"),
     (json.dumps([GOOD, GOOD | {"name": "b"}]), "same digest"),
 ]
@@ -325,13 +328,19 @@ def test_a_file_of_the_same_time_but_another_size_is_read(keys):
     assert guard.check(secret[0], "encode") == "same"
 
 
-@pytest.mark.parametrize("content", ["[" * 100_000, "fifo"])
-def test_what_could_block_or_end_the_watch_changes_nothing(keys, caplog, content):
+SCOPES_IN_SCOPES = json.dumps([GOOD | {"scopes": [["encode"]]}])
+
+
+@pytest.mark.parametrize("content", ["[" * 100_000, SCOPES_IN_SCOPES, "fifo", "closed folder"])
+def test_what_could_block_or_end_the_watch_changes_nothing(keys, caplog, content, monkeypatch):
     path, secrets = keys
     guard = Guard(path, "127.0.0.1")
     path.unlink()
     if content == "fifo":
         os.mkfifo(path)
+    elif content == "closed folder":  # Root may open every folder.
+        denied = PermissionError(errno.EACCES, "Permission denied")
+        monkeypatch.setattr(type(path), "stat", Mock(side_effect=denied))
     else:
         path.write_text(content)
     guard.refresh()
