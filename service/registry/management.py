@@ -269,7 +269,7 @@ class VocabularyManager:
         """
         own = self.registry.find(name, where).name
         before = self.registry.entries.get(own)
-        self.registry.unload(own)
+        await asyncio.to_thread(self.registry.unload, own)
         if before is not None:
             self._forget_later(before.vocabulary.digest)
         await self._notify_processes()
@@ -279,7 +279,10 @@ class VocabularyManager:
             await self.after_change()
 
     def _forget_later(self, digest: str) -> None:
-        """Drop a vocabulary from the engine once no earlier request can be waiting for it."""
+        """Drop a vocabulary from the engine once no earlier request can be waiting for it.
+
+        A thread does it, as another change may write to a slow store, and a GPU may hang.
+        """
         delay_s = self.settings.request_timeout_ms / 1000 + 1
         loop = asyncio.get_running_loop()
-        loop.call_later(delay_s, self.registry.forget_unused, digest)
+        loop.call_later(delay_s, loop.run_in_executor, None, self.registry.forget_unused, digest)

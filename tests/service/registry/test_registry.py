@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import errno
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -21,12 +22,12 @@ from service.core.errors import (
 )
 from service.core.settings import Settings
 from service.engines.base import SelfTest
-from service.registry.management import check_names
+from service.registry.management import VocabularyManager, check_names
 from service.registry.registry import Registry
 from service.registry.reports import count_states, samples
 from service.registry.tokenizer_config import TokenizerConfig
 from tests.support.fake_engine import FakeEngine, byte_vocabulary
-from tests.support.waiting import run
+from tests.support.waiting import run, until
 from vocabularies import builtin
 from vocabularies.errors import VocabularyError
 from vocabularies.model import canonical
@@ -342,3 +343,39 @@ def test_unloading_keeps_the_name_and_the_next_use_loads_again():
         assert (await registry.get_loaded("mine")).vocabulary.digest == FIRST.digest
 
     run(scenario)
+
+
+def test_requests_are_answered_while_a_change_waits_for_a_slow_store_and_a_hanging_gpu():
+    """Both hold up `unload`: another change has the lock, and the engine does not return."""
+    answered, waited = threading.Event(), []
+
+    async def scenario():
+        registry = make(request_timeout_ms=1)
+        registry.put("mine", FIRST, replace=False)
+        manager = VocabularyManager(registry, registry.engine, registry.settings)
+        has_lock, hangs, forgotten = (threading.Event() for _ in range(3))
+
+        def write_slowly():
+            with registry.changing("other"):
+                has_lock.set()
+                waited.append(answered.wait(5))
+
+        def hang(digest):
+            hangs.set()
+            waited.append(answered.wait(5))
+            forgotten.set()
+
+        registry.engine.unload = hang
+        threading.Thread(target=write_slowly).start()
+        has_lock.wait()
+        unloading = asyncio.create_task(manager.unload("mine"))
+        await asyncio.sleep(0.1)
+        answered.set()
+        await unloading
+        answered.clear()
+        await until(hangs.is_set)
+        answered.set()
+        await until(forgotten.is_set)
+
+    run(scenario)
+    assert waited == [True, True]
