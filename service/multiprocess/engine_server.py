@@ -302,14 +302,27 @@ class EngineServer:
 
     async def keep_updating(self) -> None:
         """Send front ends the state of the engine and new vocabularies, until cancelled."""
+        # A front end that hangs, or a device, may delay a list for long, but no state.
+        following = asyncio.create_task(self._keep_following())
+        try:
+            while True:
+                await asyncio.sleep(STATUS_PERIOD_S)
+                self._send_status()
+                self._charge(self.service.guard.limits.take_usage(), None)
+        finally:
+            following.cancel()
+
+    async def _keep_following(self) -> None:
+        """Send front ends new vocabularies, and page-lock their memory, until cancelled."""
         while True:
             await asyncio.sleep(STATUS_PERIOD_S)
-            self._send_status()
-            self._charge(self.service.guard.limits.take_usage(), None)
-            state = self._get_list_state()
-            if any(self._sent[link] != state for link in self.links):
-                await self.synchronize()
-            await self._page_lock()
+            try:
+                state = self._get_list_state()
+                if any(self._sent[link] != state for link in self.links):
+                    await self.synchronize()
+                await self._page_lock()
+            except Exception:
+                logger.exception("This is a bug. Front ends have not been updated")
 
     async def _page_lock(self) -> None:
         """Page-lock the memory of front ends that send arrays in it, for direct device reads."""
