@@ -53,6 +53,7 @@ class WorkerProcess:
                 [sys.executable, "-m", "service.engines.cpu.patterns.worker", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,  # It may be a pipe to the supervisor.
                 stderr=subprocess.DEVNULL if is_quiet else None,
                 env=child_environment() | NO_BACKTRACE,
                 start_new_session=True,

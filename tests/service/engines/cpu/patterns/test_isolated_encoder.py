@@ -16,6 +16,7 @@ from service.core.errors import DeadlinePassed
 from service.engines.base import Abandoned, LibraryFailed
 from service.engines.cpu.engine import CpuEngine
 from service.engines.cpu.patterns.isolated_encoder import IsolatedEncoder
+from service.engines.cpu.patterns.worker_process import WorkerProcess
 from service.engines.cpu.selection import choose_encoder
 from service.engines.cpu.verification import verify
 from tests.support.child_processes import find_children, read_parent
@@ -188,3 +189,12 @@ def test_a_worker_ends_by_itself_when_its_service_was_killed():
     while read_parent(worker) is not None:
         assert time.monotonic() < deadline
         time.sleep(0.1)
+
+
+def test_a_worker_does_not_keep_the_standard_output_of_its_service_open():
+    """The supervisor reads it until it ends, and only then starts the service again."""
+    worker = WorkerProcess()
+    try:
+        assert os.readlink(f"/proc/{worker._process.pid}/fd/1") == os.devnull
+    finally:
+        worker.kill()
