@@ -39,6 +39,13 @@ HIDDEN = ("redacted_thinking",)  # Blocks that the model does not receive.
 DEFERRED = "defer_loading"  # A tool may contain this field, or its function.
 
 
+class NotFinite(float):
+    """NaN or an infinity in arguments, which only Python's json writes; orjson refuses this class.
+
+    orjson would write a float of this value as null.
+    """
+
+
 def convert_messages(messages: list[Message], as_vllm: bool = True) -> list[Message]:
     """Convert the contents of messages to text or text parts, and the arguments of calls to values.
 
@@ -145,7 +152,8 @@ def _arguments(arguments: Any, where: str) -> Any:
     """Parse the arguments of a call; a model's text that is not JSON becomes {}."""
     if isinstance(arguments, str):
         try:
-            arguments = json.loads(arguments)  # As vLLM does, and with integers of any size.
+            # As vLLM does, and with integers of any size.
+            arguments = json.loads(arguments, parse_constant=NotFinite)
         except RecursionError as error:
             raise InvalidRequest("are nested too deeply", where) from error
         except ValueError:

@@ -138,17 +138,19 @@ def test_chats_go_on_when_the_idle_process_of_their_templates_was_killed():
 
 def test_a_call_of_a_tool_is_given_to_the_template_as_values():
     template = "{% for m in messages %}{{ m.content }}{{ m.tool_calls | tojson }}{% endfor %}"
-    function = {"name": "add", "arguments": '{"a": 1}'}
-    message = {"role": "assistant", "content": None, "tool_calls": [{"function": function}]}
 
     async def scenario():
         async with serving(ENGINE) as (client, _):
             await upload(client, template)
-            for url in ("/tokenize", "/v1/chat/completions/render"):
-                answer = (await post(client, url, model="chat", messages=[message])).json()
-                ids = answer.get("tokens") or answer.get("token_ids")
-                text = '[{"function": {"name": "add", "arguments": {"a": 1}}}]'
-                assert ids == await ids_of(client, text)
+            for arguments in ('{"a": 1}', '{"a": [NaN, -Infinity]}'):
+                function = {"name": "add", "arguments": arguments}
+                calls = [{"function": function}]
+                message = {"role": "assistant", "content": None, "tool_calls": calls}
+                for url in ("/tokenize", "/v1/chat/completions/render"):
+                    answer = (await post(client, url, model="chat", messages=[message])).json()
+                    ids = answer.get("tokens") or answer.get("token_ids")
+                    text = f'[{{"function": {{"name": "add", "arguments": {arguments}}}}}]'
+                    assert ids == await ids_of(client, text)
 
     run(scenario)
 
