@@ -15,6 +15,16 @@ if TYPE_CHECKING:
     from vocabularies.model.vocabulary import Vocabulary
 
 
+def _token_of(role: str) -> property:
+    """Make the property of a role's token."""
+
+    def spell(names: TokenNames) -> str | None:
+        token_id = names._roles.get(role)
+        return None if token_id is None else names._spell(token_id)
+
+    return property(spell, doc=f"The token of `{role}_token_id`; None if the vocabulary has none.")
+
+
 class TokenNames:
     """The tokens of a vocabulary.
 
@@ -54,6 +64,25 @@ class TokenNames:
             return
         self._check_id(token_id)
         self._roles["pad"] = token_id
+
+    @property
+    def pad_token(self) -> str | None:
+        """The token of `pad_token_id`; None if the vocabulary has none. It may be set."""
+        token_id = self.pad_token_id
+        return None if token_id is None else self._spell(token_id)
+
+    @pad_token.setter
+    def pad_token(self, token: str | None) -> None:
+        if token is not None and token not in self._ids:
+            raise InvalidRequest(f"{token!r} is not a token of the vocabulary", where="pad_token")
+        self.pad_token_id = None if token is None else self._ids[token]
+
+    unk_token = _token_of("unk")
+    bos_token = _token_of("bos")
+    eos_token = _token_of("eos")
+    cls_token = _token_of("cls")
+    sep_token = _token_of("sep")
+    mask_token = _token_of("mask")
 
     @property
     def unk_token_id(self) -> int | None:

@@ -137,6 +137,26 @@ def test_token_names_are_spelled_as_in_the_file(tok):
     assert ids == (None, None, 1, 2, 4)
 
 
+def test_tokens_of_roles_are_read_and_the_padding_is_set():
+    tok = warptok.load("dnabert2", device="cpu")
+    roles = ("unk", "bos", "eos", "cls", "sep", "pad", "mask")
+    named = {f"{role}_token": getattr(tok, f"{role}_token") for role in roles}
+    assert {name: token for name, token in named.items() if token} == tok.special_tokens_map
+    assert (tok.bos_token, tok.eos_token) == (None, None)
+    tok.pad_token = tok.mask_token
+    assert tok(["ACGT", ""], padding=True)["input_ids"][1][2:] == [tok.mask_token_id] * 3
+    with pytest.raises(warptok.InvalidRequest, match="'<pad>' is not a token of the vocabulary"):
+        tok.pad_token = "<pad>"
+    tok.pad_token = None
+    assert tok.pad_token is tok.pad_token_id is None
+    for name in ("eos_token", "mask_token"):
+        with pytest.raises(AttributeError, match="no setter"):
+            setattr(tok, name, "[SEP]")
+    gpt2 = warptok.load("gpt2", device="cpu")
+    gpt2.pad_token = gpt2.eos_token
+    assert gpt2(["a", "b c"], padding=True)["input_ids"] == [[64, 50256], [65, 269]]
+
+
 def test_the_length_of_one_text_is_in_a_list_as_of_hugging_face():
     tok = warptok.load("dnabert2", device="cpu")
     assert tok("ACGTACGT", return_length=True)["length"] == [6]
