@@ -6,6 +6,7 @@ Calls have the same names, options and defaults as in the service. All calls are
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from time import perf_counter
@@ -125,6 +126,20 @@ class Tokenizer(TokenNames):
         vocabulary = self._vocabulary
         place = self._place.describe(vocabulary)
         return f"<warptok.Tokenizer {self.name!r}: {vocabulary.kind}, {len(self)} ids, {place}>"
+
+    def __copy__(self) -> Tokenizer:
+        """Return a tokenizer with the same vocabulary and engine, and settings of its own."""
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__, _roles=dict(self._roles))
+        return made
+
+    def __deepcopy__(self, memo: object) -> Tokenizer:
+        """Return a copy; vocabularies and engines do not change, so it shares them."""
+        return copy(self)
+
+    def __reduce__(self) -> str:
+        """Refuse to be pickled, because an engine belongs to its process."""
+        raise TypeError(f"{self!r} is not pickled: call warptok.load(...) in each process")
 
     @property
     def digest(self) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import threading
 
 import numpy as np
@@ -69,6 +71,16 @@ def test_options_of_a_batch_may_be_lists(dnabert2):
         dnabert2.encode_batch(["A", "C"], max_length=np.array([1]))
     with pytest.raises(warptok.InvalidRequest, match="max_length must be one value"):
         dnabert2.encode("A", max_length=[1])
+
+
+def test_copies_have_settings_of_their_own_and_no_process_gets_one_pickled(gpt2):
+    for made in (copy.copy(gpt2), copy.deepcopy({"tokenizer": gpt2})["tokenizer"]):
+        assert made.encode("Hello, world!") == gpt2.encode("Hello, world!")
+        made.pad_token = "<|endoftext|>"
+        assert made.pad_token_id == 50256
+        assert gpt2.pad_token_id is None
+    with pytest.raises(TypeError, match=r"call warptok\.load\(\.\.\.\) in each process"):
+        pickle.dumps(gpt2)
 
 
 def test_options_may_be_numpys(dnabert2):
