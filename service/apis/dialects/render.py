@@ -93,7 +93,7 @@ class CompletionBody(PromptTruncation):
 class TransferParams(BaseModel):
     """The part of `kv_transfer_params` that affects the ids: those of a rendered prompt."""
 
-    prompt_token_ids: TokenIds | None = None
+    prompt_token_ids: Annotated[TokenIds, Field(min_length=1)] | None = None
 
 
 class RenderChat(ChatBody, PromptTruncation):
@@ -325,7 +325,7 @@ async def render_chat(http_request: Request) -> Response:
     forwarded = _take_forwarded_ids(request, body)
     sampling = parse_body(Sampling, request)
     generation = Generation(request, entry, sampling, wanted, is_chat=True)
-    if forwarded:
+    if forwarded and not sampling.echo:
         return make_json_response(generation.make(len(forwarded), orjson.dumps(forwarded), None))
     text = await render_chat_utf8(request, entry, body)
     if max_length is None and not body.return_token_offsets:
@@ -341,7 +341,8 @@ async def render_chat(http_request: Request) -> Response:
 def _take_forwarded_ids(request: DialectRequest, body: RenderChat) -> list[int] | None:
     """Remove the ids of a prompt that another stage has rendered, and return them.
 
-    Engines that share the work on a request pass them on; as in vLLM nothing is rendered again.
+    Engines that share the work on a request pass them on; as in vLLM nothing is rendered again,
+    unless the answer shall contain the last message (`echo`).
     """
     if body.kv_transfer_params is None:
         return None

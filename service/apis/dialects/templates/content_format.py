@@ -7,7 +7,8 @@ reads parts, as in transformers and vLLM. Every other template reads one text.
 
 If vLLM finds such a loop, it gives the template no text at all: a text becomes one part, which
 Llama 4's template trims, other than a text. vLLM only finds a loop over the content of an item of
-`messages`, or over a variable with the name `content`; the others are given both forms.
+`messages`, also as the argument of a macro, or over a variable with the name `content`; templates
+with other loops are given both forms.
 """
 
 from __future__ import annotations
@@ -91,11 +92,29 @@ def _is_found_by_vllm(template: nodes.Template) -> bool:
         for loop in loops
         if isinstance(loop.target, nodes.Name) and _find_name(loop.iter) in lists
     }
-    return any(
-        (isinstance(loop.iter, nodes.Name) and loop.iter.name == CONTENT)
-        or _find_name(loop.iter, CONTENT) in items
-        for loop in loops
+    macros = list(template.find_all(nodes.Macro))
+    inner = {id(loop) for macro in macros for loop in macro.find_all(nodes.For)}
+    return (
+        any(_find_name(loop.iter, CONTENT) in items for loop in loops)
+        or any(_is_name(loop.iter, CONTENT) for loop in loops if id(loop) not in inner)
+        or any(_loops_over_argument(template, macro, items) for macro in macros)
     )
+
+
+def _loops_over_argument(template: nodes.Template, macro: nodes.Macro, items: set[str]) -> bool:
+    """Return whether a macro loops over an argument that is the content of one of `items`."""
+    names = [argument.name for argument in macro.args]
+    given: set[str] = set()
+    for call in template.find_all(nodes.Call):
+        if isinstance(call.node, nodes.Name) and call.node.name == macro.name:
+            arguments = [*zip(names, call.args, strict=False)]
+            arguments += [(argument.key, argument.value) for argument in call.kwargs]
+            given |= {name for name, value in arguments if _find_name(value, CONTENT) in items}
+    return any(_is_name(loop.iter, *given) for loop in macro.find_all(nodes.For))
+
+
+def _is_name(value: nodes.Node, *names: str) -> bool:
+    return isinstance(value, nodes.Name) and value.name in names
 
 
 def _find_name(value: nodes.Node | None, key: str | None = None) -> str | None:

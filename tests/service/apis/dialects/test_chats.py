@@ -346,13 +346,16 @@ def test_ids_of_a_prompt_that_another_stage_has_rendered_are_repeated():
             assert answer["token_ids"] == answer["input_ids"] == [7, 8]
             kept = answer["sampling_params"]["extra_args"]["kv_transfer_params"]
             assert kept == {"remote_host": "a"}
-            for ids in (None, []):
-                body["kv_transfer_params"] = {"prompt_token_ids": ids}
-                assert (await post(client, path, **body)).json()["token_ids"] == expected
-            body["kv_transfer_params"] = {"prompt_token_ids": [-1]}
-            answer = await post(client, path, **body)
-            assert answer.status_code == 400
-            assert answer.json()["error"]["param"] == "/kv_transfer_params/prompt_token_ids/0"
+            body["kv_transfer_params"] = {"prompt_token_ids": [7]}
+            assert (await post(client, path, **body, echo=True)).json()["token_ids"] == expected
+            body["kv_transfer_params"] = {"prompt_token_ids": None}
+            assert (await post(client, path, **body)).json()["token_ids"] == expected
+            for wrong, place in ([], ""), ([-1], "/0"), (["a"], "/0"), (7, ""):
+                body["kv_transfer_params"] = {"prompt_token_ids": wrong}
+                answer = await post(client, path, **body)
+                assert answer.status_code == 400
+                where = "/kv_transfer_params/prompt_token_ids"
+                assert answer.json()["error"]["param"] == where + place
 
     run(scenario)
 

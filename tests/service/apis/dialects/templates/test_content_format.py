@@ -98,6 +98,20 @@ def test_empty_parts_are_omitted_where_parts_are_joined():
             "parts",
         ),
         (MACRO + "{% for m in messages %}{{ shown(m.content) }}{% endfor %}", "parts"),
+        (MACRO + "{% for m in messages %}{{ shown(content=m.content) }}{% endfor %}", "parts"),
+        (MACRO + "{{ shown(messages[0].content) }}", "both"),
+        (
+            "{% macro shown(c) %}"
+            + loop("c")
+            + "{% endmacro %}{% for m in messages %}{{ shown(m.content) }}{% endfor %}",
+            "parts",
+        ),
+        (
+            "{% for m in messages %}{% set content = m.content %}"
+            + loop("content")
+            + "{% endfor %}",
+            "parts",
+        ),
         (
             "{% for m in messages %}{% set c = m.content %}" + loop("c") + "{% endfor %}",
             "both",
