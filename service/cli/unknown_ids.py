@@ -20,7 +20,11 @@ class UnknownIds:
         self._added = {*vocabulary.prefix, *vocabulary.suffix} - {vocabulary.unknown_id}
         self._num_unknown = 0
         self._num_ids = 0  # Without begin and end tokens.
-        self._has_lower_case = False  # In a batch with unknown ids.
+        ignores_case = getattr(vocabulary.model, "case", "keep") == "upper" or any(
+            normalizer.kind == "lowercase" for normalizer in vocabulary.normalizers
+        )
+        self._looks_at_case = not ignores_case
+        self._has_lower_case = False  # In a batch with unknown ids, if the case matters.
 
     def add(self, batch: Batch, encoded: Encoded) -> None:
         """Count the ids of a batch."""
@@ -30,7 +34,7 @@ class UnknownIds:
         num_unknown = int(np.count_nonzero(ids == self._vocabulary.unknown_id))
         self._num_unknown += num_unknown
         self._num_ids += len(ids) - sum(int(np.count_nonzero(ids == each)) for each in self._added)
-        if num_unknown and not self._has_lower_case:
+        if num_unknown and self._looks_at_case and not self._has_lower_case:
             self._has_lower_case = bool((upper_case_bytes(batch.data) != batch.data).any())
 
     def warn(self, *, uppercase: bool) -> None:

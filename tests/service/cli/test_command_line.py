@@ -104,6 +104,9 @@ def test_many_unknown_ids_are_a_warning(capfdbinary: Capture) -> None:
     assert captured.out.decode() == output(capfdbinary, *encode, "ACGTACGT")
     assert main(["encode", "-v", "gpt2", "--text", "acgt"]) == 0
     assert capfdbinary.readouterr().err == b""
+    for name in ("mtdna6", "gpn"):  # They ignore the case, so an option for it does not help.
+        assert main(["encode", "-v", name, "--text", "acgtNNNNNN"]) == 0
+        assert capfdbinary.readouterr().err.endswith(b"% of the ids are [UNK]\n")
 
 
 @pytest.mark.parametrize("name", ["a.fa", "a.fa.gz"])
