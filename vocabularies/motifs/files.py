@@ -168,6 +168,8 @@ def _motif(where: str, sequence: str, name: str = "", weight: str = "") -> Motif
 
 def _thousandths(word: str) -> int | None:
     """Convert a decimal number to thousandths; None for other words and more than 3 decimals."""
+    if not word.isascii() or "_" in word:  # Python's numbers may have them.
+        return None
     try:
         value = float(word)
     except ValueError:
@@ -246,6 +248,8 @@ def _check_record(
 
 
 def _fractions(where: str, line: str) -> NDArray[np.int64]:
+    if not line.isascii() or "_" in line:
+        raise VocabularyError.at(where, "not numbers: there are other signs")
     try:
         values = np.array(line.split(), np.float64)
     except ValueError as error:

@@ -57,7 +57,8 @@ class SparseChannel:
         if not (position.isascii() and position.isdecimal() and len(position) <= 18):
             raise ChannelError("the position must be a whole number from 0 on", line)
         try:
-            number = float(value)
+            # Python's numbers may have "_" and digits of other scripts.
+            number = float(value) if value.isascii() and "_" not in value else math.nan
         except ValueError:
             number = math.nan
         if not abs(number) <= MAX_FLOAT32:

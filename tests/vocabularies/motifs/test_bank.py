@@ -141,6 +141,8 @@ def test_every_format_gives_the_same_bank():
         ("a.tsv", b"ACG\tx\t0\n", {"a.tsv: line 1": "weight is 0.0"}),
         ("b.tsv", b"ACG\tx\t1\tmore\n", {"b.tsv: line 1": "4 columns"}),
         ("c.tsv", b"ACG\tx\t0.0001\n", {"c.tsv: line 1": "three decimals"}),
+        ("c.tsv", b"ACG\tx\t1_0\n", {"c.tsv: line 1": "'1_0' is not a number"}),
+        ("c.fa", ">x weight=\u0663\nACG\n".encode(), {"c.fa: line 1": "is not a number"}),
         ("a.json", b'["ACG",\n,]', {"a.json: line 2 column 1": "not JSON"}),
         ("b.json", b'["ACG", {"sequence": "AC", "score": 1}]', {"b.json: [1]": "score"}),
         (

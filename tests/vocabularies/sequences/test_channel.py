@@ -27,6 +27,8 @@ def test_bases_that_are_not_named_have_zero() -> None:
         (b"one\t1.0\t0.5", "position"),
         (b"one\t" + b"1" * 5000 + b"\t0.5", "position"),
         (b"one\t1\tnan", "value"),
+        (b"one\t1\t1_0", "value"),
+        ("one\t1\t\u0663".encode(), "value"),
         (b"one\t1\t1e39", "value"),
         (b"one\t1\thalf", "value"),
         (b"one\t0\t0.5", "already"),
