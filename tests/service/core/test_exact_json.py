@@ -22,6 +22,13 @@ def test_integers_of_any_size_are_read(size, before):
         assert may_have_long_integer(body) == (size >= 20)
 
 
+@pytest.mark.parametrize("size", [2**63, 2**64, 10**19])
+def test_integers_next_to_the_ends_of_64_bits_are_read(size):
+    for number in (size - 2, size - 1, size, size + 1, -size - 2, -size - 1, -size, 1 - size):
+        for body in (f"{number}", f"[{number}]", f'{{"a": {number}, "b":[-9, {number}]}}'):
+            assert load_json(body.encode()) == json.loads(body)
+
+
 @pytest.mark.parametrize(
     "body",
     [
