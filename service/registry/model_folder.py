@@ -17,7 +17,12 @@ from typing import Any
 
 from service.core.settings import PREFIX, Settings
 from service.registry.names import find_name_fault
-from service.registry.tokenizer_config import CONFIG_FILES, TokenizerConfig, list_templates
+from service.registry.tokenizer_config import (
+    ADDED_FILE,
+    CONFIG_FILES,
+    TokenizerConfig,
+    list_templates,
+)
 from service.security.addresses import split_names
 from vocabularies.errors import VocabularyError
 from vocabularies.formats import read_with_notes
@@ -154,6 +159,8 @@ def read_folder(
         special_tokens=config.listed_tokens() if is_ranks else None,
     )
     config.refuse_other_ids(vocabulary)
+    if "tokenizer.json" in files and (folder / ADDED_FILE).is_file():
+        config.refuse_other_added_tokens((folder / ADDED_FILE).read_bytes(), vocabulary)
     if "merges.txt" in files:
         config.refuse_other_rule(has_pretokenizer=pretokenizer is not None)
     values = dict(config.values)

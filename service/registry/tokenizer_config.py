@@ -18,6 +18,7 @@ from vocabularies.model.vocabulary import Vocabulary
 CONFIG_FILE, TEMPLATE_FILE = "tokenizer_config.json", "chat_template.jinja"
 TOKENS_FILE, GENERATION_FILE = "special_tokens_map.json", "generation_config.json"
 PROCESSOR_FILE = "chat_template.json"
+ADDED_FILE = "added_tokens.json"  # Of older models.
 CONFIG_FILES = (CONFIG_FILE, TEMPLATE_FILE, PROCESSOR_FILE, TOKENS_FILE, GENERATION_FILE)
 GENERATION = "generation_config"  # The key of the default sampling parameters.
 # The default sampling parameters that rendered requests pass on.
@@ -113,8 +114,12 @@ class TokenizerConfig:
         """Check that the vocabulary contains each token that the file lists, with the same id.
 
         Raises:
-            VocabularyError: a token differs; the error contains the place of each such token.
+            VocabularyError: a token differs, or special tokens are not matched; the error contains
+                the place of each such token.
         """
+        if self.values.get("split_special_tokens") is True:
+            message = "special tokens in a text are always matched here"
+            raise VocabularyError.at(f"{CONFIG_FILE}: split_special_tokens", message)
         listed = self.values.get(LISTED) or {}
         if not isinstance(listed, dict):
             raise VocabularyError.at(f"{CONFIG_FILE}: {LISTED}", "is not a JSON object")
@@ -127,6 +132,27 @@ class TokenizerConfig:
                     f"{content!r} is not a special or added token of the vocabulary with this id"
                 )
                 findings.append(Finding(f"{CONFIG_FILE}: {LISTED}.{token_id}", message))
+        if findings:
+            raise VocabularyError(findings[:MAX_FINDINGS])
+
+    def refuse_other_added_tokens(self, content: bytes, vocabulary: Vocabulary) -> None:
+        """Check that the vocabulary contains the tokens of an added_tokens.json.
+
+        As in transformers, the file does not count if the configuration lists tokens itself.
+
+        Raises:
+            VocabularyError: the file is not a JSON object, or a token differs.
+        """
+        added = self.of(content, ADDED_FILE).values
+        if LISTED in self.values:
+            return
+        ids = {token.content: token.id for token in vocabulary.special_tokens}
+        message = "is not an added token of tokenizer.json with this id"
+        findings = [
+            Finding(f"{ADDED_FILE}: {token}", message)
+            for token, token_id in added.items()
+            if ids.get(token) != token_id
+        ]
         if findings:
             raise VocabularyError(findings[:MAX_FINDINGS])
 

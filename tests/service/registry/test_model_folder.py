@@ -127,6 +127,27 @@ def test_a_faulty_configuration_is_named(tmp_path):
         read_model(settings(folder))
 
 
+def test_added_tokens_that_the_tokenizer_lacks_are_refused(tmp_path):
+    """transformers adds them, unless the configuration lists the added tokens itself."""
+    folder = write_model_folder(tmp_path / "base", added_tokens={"<|endoftext|>": 50256})
+    assert read_model(settings(folder)).vocabulary.digest == load("gpt2").digest
+    (folder / "added_tokens.json").write_text('{"<|endoftext|>": 50256, "[PAD]": 50257}')
+    with pytest.raises(VocabularyError, match=r"added_tokens\.json: \[PAD\]: is not an added"):
+        read_model(settings(folder))
+    listed = {"added_tokens_decoder": {"50256": {"content": "<|endoftext|>"}}}
+    (folder / "tokenizer_config.json").write_text(json.dumps(listed))
+    assert read_model(settings(folder)).vocabulary.digest == load("gpt2").digest
+
+
+def test_special_tokens_that_are_not_matched_are_refused(tmp_path):
+    config = {"split_special_tokens": True}
+    folder = write_model_folder(tmp_path / "base", tokenizer_config=config)
+    with pytest.raises(VocabularyError, match=r"tokenizer_config\.json: split_special_tokens"):
+        read_model(settings(folder))
+    (folder / "tokenizer_config.json").write_text('{"split_special_tokens": false}')
+    assert read_model(settings(folder)).vocabulary.digest == load("gpt2").digest
+
+
 def test_what_a_tokenizer_says_and_the_service_does_not_follow_is_noted(tmp_path):
     folder = write_model_folder(tmp_path / "base")
     content = (folder / "tokenizer.json").read_bytes()
