@@ -81,12 +81,17 @@ class SystemRegion:
         """Write an array's bytes to the region, beginning at the byte `offset`.
 
         Raises:
-            InvalidRequest: the array has more than `max_bytes` bytes, or does not fit the region.
+            InvalidRequest: the array has more than `max_bytes` bytes, or does not fit the region;
+                or the file system is full, as an object gets its memory when it is written.
         """
         check_bounds(self, offset, max_bytes)
         view, size = view_bytes(data, max_bytes, self.name).data, 0
-        while size < len(view):
-            size += os.pwritev(self.file, [view[size:]], self.offset + offset + size)
+        try:
+            while size < len(view):
+                size += os.pwritev(self.file, [view[size:]], self.offset + offset + size)
+        except OSError as error:
+            message = f"the region cannot be written: {error.strerror}"
+            raise InvalidRequest(message, self.name) from error
 
     def close(self) -> None:
         """Close the memory and the file; the object remains."""

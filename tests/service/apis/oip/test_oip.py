@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import os
 import struct
 from multiprocessing.shared_memory import SharedMemory
+from unittest.mock import Mock
 
 import numpy as np
 import orjson
@@ -511,6 +514,25 @@ def test_a_region_that_its_client_cut_short_is_refused_and_nothing_dies():
                 answer = await infer(client, {"inputs": [tensor | {"shape": [1]}]})
                 assert answer.status_code == 422
                 assert "ends at byte 16" in answer.json()["error"]
+
+    run(scenario)
+
+
+def test_ids_for_which_the_file_system_of_a_region_has_no_room_are_refused(monkeypatch):
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    monkeypatch.setattr(os, "pwritev", Mock(side_effect=full))
+
+    async def scenario():
+        async with serving(ENGINE, shared_memory=True) as (client, _):
+            with region(8192) as memory:
+                await application_of(client).oip.regions.register_system("r", memory.name, 0, 8192)
+                out = {"shared_memory_region": "r", "shared_memory_byte_size": 8192}
+                answer = await infer(
+                    client, body(outputs=[{"name": "input_ids", "parameters": out}])
+                )
+                assert answer.status_code == 422
+                assert answer.json()["error"].startswith("r: ")
+                assert "cannot be written: No space left" in answer.json()["error"]
 
     run(scenario)
 
