@@ -369,7 +369,10 @@ class SeveralGpus:
     def _keep(self) -> None:
         """Test excluded GPUs, and load missing vocabularies, until closed."""
         while not self._is_closed.wait(CHECK_PERIOD_S):
-            self.check()
+            try:
+                self.check()
+            except Exception:  # For example, the system allows no more threads.
+                logger.exception("GPUs cannot be checked; they are checked again soon")
 
     def check(self) -> None:
         """Kill hanging processes, and start due tests, uploads, and readings of counts."""

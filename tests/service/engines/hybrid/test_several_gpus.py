@@ -140,6 +140,24 @@ def test_one_that_has_rested_comes_back_when_it_passes_and_not_before(engine, gp
     assert len(gpus[0].answered) == before + 1
 
 
+def test_one_comes_back_after_the_system_has_allowed_no_more_threads(engine, gpus, caplog):
+    engine.load(BYTES)
+    threads, gpus[0].failing = several_of(engine).members[0].threads, 3
+    submit, refused = threads.submit, []
+
+    def refuse_twice(call):
+        if len(refused) == 2:
+            return submit(call)
+        refused.append(call)
+        raise RuntimeError("can't start new thread")
+
+    threads.submit = refuse_twice
+    for _ in range(9):
+        check(engine)
+    wait_until(lambda: len(refused) == 2 and states(engine)[0] == "ready")
+    assert caplog.text.count("they are checked again soon") == 2
+
+
 def test_where_all_fail_the_cpu_answers(engine, gpus, monkeypatch):
     rest_for_long(monkeypatch)
     engine.load(BYTES)
