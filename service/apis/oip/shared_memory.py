@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.errors import DeviceLost, find_lost_context
+from gpu.errors import BadHandle, DeviceLost, find_lost_context
 from service.core.errors import InvalidRequest, NotReady, UnknownRegion
 from service.engines.base import DeviceMemory
 from vocabularies.batch.shared_rows import SharedMemory
@@ -158,9 +158,15 @@ Region = SystemRegion | CudaRegion
 
 @contextmanager
 def _lost_devices_refused(region: CudaRegion) -> Iterator[None]:
-    """Raise NotReady if the block finds that the region's GPU is lost."""
+    """Raise NotReady if the block finds that the region's GPU is lost.
+
+    Raises:
+        InvalidRequest: the client has freed the memory, which the next process of a lost GPU needs.
+    """
     try:
         yield
+    except BadHandle as error:
+        raise InvalidRequest(f"the region cannot be opened again: {error}", region.name) from error
     except Exception as error:
         if isinstance(error, DeviceLost) or find_lost_context(error):
             raise NotReady("the GPU that has the region has failed", region.name) from error

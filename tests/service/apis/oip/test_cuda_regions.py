@@ -190,6 +190,29 @@ def test_without_a_gpu_or_without_leave_it_is_refused():
     run(scenario)
 
 
+def test_memory_that_a_new_process_of_the_gpu_cannot_open_again_is_refused(monkeypatch):
+    """The client has ended, or freed it, and kept it registered."""
+    engine, device = engine_and_device()
+
+    def fail(*_):
+        raise BadHandle("the device does not know the handle")
+
+    async def scenario():
+        async with serving(engine, shared_memory=True) as (client, _):
+            body = register_body(handle_of(device.allocate(4096)), 4096)
+            assert (await client.post(URL + "/register", json=body)).status_code == 200
+            monkeypatch.setattr(engine, "encode_shared", fail_on_device)
+            monkeypatch.setattr(SharedDeviceMemory, "read", fail)
+            refused = await client.post("/v2/models/gpt2/infer", json=infer_body())
+            assert refused.status_code == 422
+            assert refused.json()["error"].startswith("r: the region cannot be opened again")
+
+    def fail_on_device(*_):
+        return None  # The engine counts the error, and leaves the texts to the host.
+
+    run(scenario)
+
+
 def test_bounds_are_checked_before_the_device_sees_them():
     device = EmulatedDevice()
     memory = SharedDeviceMemory(device, handle_of(device.allocate(64)), 64)
