@@ -226,7 +226,9 @@ class Supervisor:
             delay_s = 0.0 if is_steady else min(2 * delay_s or MIN_DELAY_S, MAX_DELAY_S)
             child.restarts += 1
             logger.error("%s ended with %d and is started again", child.name, code)
-            await asyncio.wait([asyncio.ensure_future(self.is_stopping.wait())], timeout=delay_s)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(delay_s):
+                    await self.is_stopping.wait()
 
     async def _run_once(self, child: Child) -> int:
         """Run a child until it ends; return its exit code."""

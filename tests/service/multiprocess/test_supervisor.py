@@ -84,6 +84,8 @@ def test_a_front_end_whose_address_is_missing_for_a_while_is_started_again(
     async def scenario():
         async with front_end_started(tmp_path) as made:
             assert (len(tries), made.children[1].restarts) == (3, 2)
+            # A restart every few seconds for a week would leave as many tasks.
+            assert not made.is_stopping._waiters
 
     run(scenario)
     assert caplog.text.count("front-0 cannot be started: Cannot assign requested address") == 2
