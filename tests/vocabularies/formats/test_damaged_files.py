@@ -406,7 +406,7 @@ def test_a_special_token_that_ranks_could_take_for_a_pretoken_is_refused():
         ),
         ({"vocab.txt": b"[UNK]\nAA\nAC\nCC\nCA\n"}, "line 4", "is 'CC', but 'CA'"),
         ({"vocab.txt": b"[UNK]\nAA\nAC\nTA\nTC\n"}, "line 4", "is 'TA', but 'CA' comes"),
-        ({"vocab.txt": b"[UNK]\nAA\nAC\nCA\nCC\nhello\nA\n"}, "line 2", "letter or word of 5"),
+        ({"vocab.txt": b"[UNK]\nAA\nAC\nCA\nCC\nhello\nA\n"}, "line 6", "letter or word of 2"),
         ({"vocab.txt": b"[UNK]\nA\nC\nA\n"}, "line 4", "stands at line 2 too"),
         ({"vocab.txt": b"A\nC\n"}, "special_tokens", "unknown"),
         ({"vocab.txt": b"[UNK]\n"}, "vocabulary", "no letter"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from itertools import product
 
@@ -119,7 +120,9 @@ def _check_words(ordinary: Words, place: Place) -> None:
     empty = next((token_id for token_id, word in ordinary.items() if not word), None)
     if empty is not None:
         raise VocabularyError.at(place(empty), "the word is empty")
-    k = max(map(len, ordinary.values()))
+    # The commonest length is taken for k, so that one wrong word does not make all others wrong.
+    numbers = Counter(len(word) for word in ordinary.values() if len(word) > 1)
+    k = max(numbers, key=lambda length: (numbers[length], length), default=1)
     findings = [
         Finding(
             place(token_id), f"{word[:40]!r} is no special token, letter or word of {k} letters"
