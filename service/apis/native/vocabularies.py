@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from starlette.datastructures import UploadFile
+from starlette.types import Message
 
-from service.core.call import get_call
 from service.core.errors import InvalidRequest, TooLarge, UnsupportedFormat
 from service.core.problem_details import invalid_body
 from service.engines.cpu.verification import sample_texts, verify
@@ -20,7 +20,6 @@ from service.http.dependencies import ServiceDep, read_whole_body
 from service.http.names_in_paths import NAME_PATH
 from service.http.openapi import refusals
 from service.http.query_options import DECLARED_ONLY
-from service.http.streaming_response import check_length
 from service.operations.operation import parse
 from service.registry.management import MAX_FILES, Upload
 from service.registry.names import split_aliases
@@ -209,18 +208,18 @@ async def _read_body(request: Request, name: str, max_bytes: int) -> UploadBody:
 
     Raises:
         TooLarge: they have more than `max_bytes` bytes.
-        InvalidRequest: the upload contains no file, or its length is unknown, or a file or field
-            is repeated.
+        InvalidRequest: the upload contains no file, or a file or field is repeated.
     """
+    body = await read_whole_body(request, max_bytes, "max_vocabulary_bytes")
     if not request.headers.get("content-type", "").startswith("multipart/form-data"):
-        body = await read_whole_body(request, max_bytes, "max_vocabulary_bytes")
         return UploadBody({name: body})
-    length = get_call(request.scope).content_length
-    check_length(length, max_bytes, "max_vocabulary_bytes")
-    if length == 0:
-        raise InvalidRequest("a multipart upload must state its length", "Content-Length")
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": body, "more_body": False}
+
     upload = UploadBody()
-    async with request.form(max_files=MAX_FILES, max_fields=MAX_FILES) as form:
+    whole = Request(request.scope, receive)
+    async with whole.form(max_files=MAX_FILES, max_fields=MAX_FILES) as form:
         for part, value in form.multi_items():
             key = value.filename or part if isinstance(value, UploadFile) else part
             if key in upload.files or key in upload.fields:

@@ -6,6 +6,7 @@ import gzip
 import itertools
 from urllib.parse import unquote
 
+import httpx
 import pytest
 
 from service.engines.cpu.engine import CpuEngine
@@ -348,6 +349,30 @@ BODIES = [
     ("POST", "/v2/repository/index", b'{"ready": true}'),
     ("POST", "/tokenize", b'{"model": "gpt2", "prompt": "Hello"}'),
 ]
+
+
+def test_an_upload_of_several_files_may_be_compressed_or_in_pieces():
+    form = httpx.Request(
+        "PUT", "http://x", files={"file": ("tokenizer.json", TOKENIZER_JSON)}, data={"aliases": "a"}
+    )
+    content, headers = form.read(), {"content-type": form.headers["content-type"]}
+
+    async def pieces():  # Without a Content-Length.
+        for begin in range(0, len(content), 1000):
+            yield content[begin : begin + 1000]
+
+    async def scenario(client, _):
+        path = "/v1/vocabularies/mine"
+        answer = await client.put(path, content=pieces(), headers=headers)
+        assert (answer.status_code, answer.json()["aliases"]) == (201, ["a"])
+        packed = headers | {"content-encoding": "gzip"}
+        answer = await client.put(path, content=gzip.compress(content), headers=packed)
+        assert answer.status_code == 200
+        long = gzip.compress(content.replace(b"tokenizer.json", b" " * 60_000))
+        answer = await client.put(path, content=long, headers=packed)
+        assert answer.status_code == 413
+
+    run(scenario, max_vocabulary_bytes=50_000)
 
 
 @pytest.mark.parametrize(("method", "path", "body"), BODIES)
