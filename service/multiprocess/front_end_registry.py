@@ -25,6 +25,7 @@ from vocabularies.formats.canonical_files import read_canonical
 from vocabularies.model.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
+MAX_LOADS = 4  # Of one request, as others may evict the vocabulary before it is read here.
 T = TypeVar("T")
 
 
@@ -88,12 +89,14 @@ class FrontEndRegistry:
             ServiceError: no vocabulary has this name, or it cannot be loaded.
         """
         own = self.find(name, where).name
-        if (entry := self.entries.get(own)) is None:
+        for _ in range(MAX_LOADS):
+            if (entry := self.entries.get(own)) is not None:
+                return entry
             await self.engine.call(Message("load_name", {"name": own, "where": where}))
-            entry = self.entries.get(own)
-        if entry is None:
-            raise NotReady(f"{name} was unloaded during the request", where)
-        return entry
+            own = self.find(name, where).name
+        if (entry := self.entries.get(own)) is not None:
+            return entry
+        raise NotReady(f"{name} was unloaded during the request", where)
 
     async def follow(self, listed: dict[str, Any]) -> None:
         """Apply a list of the engine process: read new vocabularies, and remove missing ones.

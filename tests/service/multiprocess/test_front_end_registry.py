@@ -14,10 +14,11 @@ from service.engines.base import Residency, SelfTest
 from service.multiprocess import engine_server, front_end
 from service.multiprocess.engine_server import EngineServer
 from service.multiprocess.front_end import FrontEnd
-from service.multiprocess.front_end_registry import FrontEndRegistry
+from service.multiprocess.front_end_registry import MAX_LOADS, FrontEndRegistry
 from service.multiprocess.link.frames import Message
 from service.multiprocess.remote_engine import write_residency
 from service.registry import changes
+from service.registry.entries import RegisteredVocabulary
 from tests.support.fake_engine import FakeEngine, byte_vocabulary
 from tests.support.linked_processes import client_of, linked_service
 from tests.support.waiting import run
@@ -173,3 +174,29 @@ def test_a_vocabulary_that_could_not_be_read_is_read_with_the_next_list():
         assert replica.entries["a"].vocabulary.digest == vocabulary.digest
 
     run(scenario)
+
+
+@pytest.mark.parametrize(("num_evicted", "is_answered"), [(2, True), (99, False)])
+def test_a_vocabulary_that_others_evict_before_it_is_read_is_loaded_again(num_evicted, is_answered):
+    loads = []
+
+    class Engine:
+        async def call(self, message):
+            assert message.values["name"] == "a"
+            loads.append(message)
+            if len(loads) > num_evicted:
+                replica.entries["a"] = object()
+
+    replica = FrontEndRegistry(Engine())
+    replica.known["a"] = RegisteredVocabulary("a", "uploaded", "", False)
+    replica.has_list.set()
+
+    async def scenario():
+        if is_answered:
+            assert await replica.get_loaded("a") is replica.entries["a"]
+            return
+        with pytest.raises(NotReady, match="a was unloaded during the request"):
+            await replica.get_loaded("a")
+
+    run(scenario)
+    assert len(loads) == min(num_evicted + 1, MAX_LOADS)
