@@ -269,6 +269,10 @@ def as_ids(ids: Any) -> NDArray[np.int64]:
     """
     if type(ids).__module__.startswith("torch"):
         ids = ids.detach().cpu().numpy()
+    if hasattr(ids, "as_py"):  # A row of an Arrow array.
+        ids = ids.as_py()
+    if ids is None:
+        raise InvalidRequest("a row of ids is null", where="ids")
     row = np.asarray(ids if hasattr(ids, "__len__") or np.isscalar(ids) else list(ids))
     if row.ndim == 0:
         raise InvalidRequest(f"ids is {ids!r}; it must be a list, as in decode([{ids!r}])")

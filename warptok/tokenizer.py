@@ -349,7 +349,7 @@ class Tokenizer(TokenNames):
         """Return the texts of several rows of ids, each as `decode` returns it.
 
         Args:
-            rows: an `EncodedBatch`, a list of rows, or a matrix [B, L].
+            rows: an `EncodedBatch`, a list of rows, a matrix [B, L], or an Arrow array of lists.
             skip_special_tokens: whether special tokens are left out.
 
         Raises:

@@ -117,6 +117,15 @@ def test_arrow(tok):
     assert kept[1] == pa.scalar(None, kept.type)
 
 
+def test_rows_of_arrow_are_decoded(tok):
+    pa = pytest.importorskip("pyarrow")
+    rows = tok.encode_batch(TEXTS).to_arrow()
+    for form in (rows, pa.chunked_array([rows, rows[:1]]), rows.cast(pa.list_(pa.int64()))):
+        assert tok.decode_batch(form, skip_special_tokens=True) == [*TEXTS, TEXTS[0]][: len(form)]
+    with pytest.raises(warptok.InvalidRequest, match="a row of ids is null"):
+        tok.decode_batch(pa.array([[5], None]))
+
+
 @pytest.mark.torch
 def test_torch(tok):
     torch = torch_or_skip()
