@@ -33,6 +33,13 @@ TEXTS = {
 # gpt-oss' template reads `thinking`.
 REASONING = ("reasoning", "reasoning_content", "thinking")
 REASONING_OF_TRANSFORMERS = ("reasoning_content", "thinking", "reasoning")
+# The fields that templates receive besides role and content: those of some roles, and of all.
+FIELDS_OF_ROLES = {
+    "assistant": ("tool_calls", *REASONING),
+    "tool": ("tool_call_id",),
+    "developer": ("tools",),
+}
+TEXT_FIELDS = ("name", "task")
 # The beginning of a line that Claude Code writes before the system prompt.
 BILLING = "x-anthropic-billing-header"
 HIDDEN = ("redacted_thinking",)  # Blocks that the model does not receive.
@@ -52,8 +59,8 @@ def convert_messages(messages: list[Message], as_vllm: bool = True) -> list[Mess
     Args:
         messages: the messages.
         as_vllm: do what vLLM does before it calls transformers: refuse a message without a role,
-            replace arguments that are not an object by {}, store reasoning under all names, and
-            remove Claude Code's billing header.
+            remove fields that it does not know and Claude Code's billing header, replace arguments
+            that are not an object by {}, and store reasoning under all names.
 
     Raises:
         InvalidRequest: a message has no role, a content other than text, or calls that cannot be
@@ -67,13 +74,27 @@ def convert_messages(messages: list[Message], as_vllm: bool = True) -> list[Mess
         read = _text if message.get("role") == "tool" else _content
         fields = {name: value for name, value in message.items() if value is not None}
         fields["content"] = read(message.get("content"), f"{where}/content")
-        if as_vllm and message["role"] == "system":
-            fields["content"] = _remove_billing(fields["content"])
-        calls = fields.pop("tool_calls", None)
-        if calls:
+        if as_vllm:
+            fields = _keep_fields(fields)
+        if calls := fields.get("tool_calls"):
             fields["tool_calls"] = _calls(calls, f"{where}/tool_calls", as_vllm)
+        else:
+            fields.pop("tool_calls", None)
         converted.append(_name_reasoning(fields, as_vllm))
     return converted
+
+
+def _keep_fields(message: Message) -> Message:
+    """Return the fields of a message that vLLM gives to transformers, in its order."""
+    role = message["role"]
+    names = [*FIELDS_OF_ROLES.get(role, ()), *TEXT_FIELDS]
+    kept = {"role": role, "content": message["content"]}
+    if role == "system":
+        kept["content"] = _remove_billing(message["content"])
+    for name in names:
+        if name in message and (name not in TEXT_FIELDS or isinstance(message[name], str)):
+            kept[name] = message[name]
+    return kept
 
 
 def check_role(message: Message, where: str) -> None:

@@ -103,6 +103,25 @@ def test_training_needs_no_role_and_keeps_arguments_that_are_a_list():
     assert refused.value.where == "/messages/1/role"
 
 
+def test_templates_receive_the_fields_of_messages_that_vllm_knows():
+    fields = {"content": "x", "prefix": True, "tool_call_id": "c1", "tools": [1], "name": "n"}
+    fields |= {"tool_calls": [CALL], "reasoning": "r", "task": 5, "weight": 0}
+    thought = dict.fromkeys(("thinking", "reasoning", "reasoning_content"), "r")
+    kept = {
+        "system": {},
+        "user": {},
+        "assistant": {"tool_calls": [CALL], **thought},
+        "tool": {"tool_call_id": "c1"},
+        "developer": {"tools": [1]},
+    }
+    for role, own in kept.items():
+        message = {"role": role, **fields}
+        expected = {"role": role, "content": "x", "name": "n", **own}
+        assert convert_messages([message]) == [expected], role
+        (made,) = convert_messages([message], as_vllm=False)
+        assert made == {**message, **{name: made[name] for name in thought}}, role
+
+
 NAMES = ("reasoning", "reasoning_content", "thinking")
 
 
@@ -241,7 +260,7 @@ def test_items_of_responses():
         | dict.fromkeys(("reasoning", "reasoning_content", "thinking"), "so"),
         {"role": "assistant", "content": [], "tool_calls": [CALL]},
         RESULT,
-        {"type": "message", "role": "assistant", "content": [text("3.")]},
+        {"role": "assistant", "content": [text("3.")]},
     ]
     with pytest.raises(InvalidRequest) as refused:
         convert_responses([USER, "x"])
