@@ -72,10 +72,12 @@ def convert_messages(messages: list[Message], as_vllm: bool = True) -> list[Mess
         if as_vllm:
             check_role(message, where)
         read = _text if message.get("role") == "tool" else _content
-        fields = {name: value for name, value in message.items() if value is not None}
-        fields["content"] = read(message.get("content"), f"{where}/content")
+        content = read(message.get("content"), f"{where}/content")
         if as_vllm:
-            fields = _keep_fields(fields)
+            fields = _keep_fields(message, content)
+        else:
+            fields = {name: value for name, value in message.items() if value is not None}
+            fields["content"] = content
         if calls := fields.get("tool_calls"):
             fields["tool_calls"] = _calls(calls, f"{where}/tool_calls", as_vllm)
         else:
@@ -84,15 +86,15 @@ def convert_messages(messages: list[Message], as_vllm: bool = True) -> list[Mess
     return converted
 
 
-def _keep_fields(message: Message) -> Message:
+def _keep_fields(message: Message, content: Any) -> Message:
     """Return the fields of a message that vLLM gives to transformers, in its order."""
     role = message["role"]
-    names = [*FIELDS_OF_ROLES.get(role, ()), *TEXT_FIELDS]
-    kept = {"role": role, "content": message["content"]}
-    if role == "system":
-        kept["content"] = _remove_billing(message["content"])
-    for name in names:
-        if name in message and (name not in TEXT_FIELDS or isinstance(message[name], str)):
+    kept = {"role": role, "content": _remove_billing(content) if role == "system" else content}
+    for name in FIELDS_OF_ROLES.get(role, ()):
+        if (value := message.get(name)) is not None:
+            kept[name] = value
+    for name in TEXT_FIELDS:
+        if isinstance(message.get(name), str):
             kept[name] = message[name]
     return kept
 
