@@ -152,7 +152,7 @@ class Infer:
                 )
                 continue
             if size is not None:
-                if not isinstance(size, int) or not 0 <= size <= len(binary):
+                if type(size) is not int or not 0 <= size <= len(binary):
                     message = f"is {size}, but only {len(binary)} bytes are left in the body"
                     raise InvalidRequest(message, f"inputs/{each.name}/{BINARY_SIZE}")
                 data, binary = binary[:size], binary[size:]

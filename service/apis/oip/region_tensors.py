@@ -26,7 +26,7 @@ class _RegionSlice(NamedTuple):
 
 def _read_slice(name: str, parameters: dict[str, Any]) -> _RegionSlice:
     region, offset, size = parameters[REGION], parameters.get(OFFSET, 0), parameters.get(SIZE)
-    if not isinstance(region, str) or not isinstance(offset, int) or not isinstance(size, int):
+    if not isinstance(region, str) or type(offset) is not int or type(size) is not int:
         message = f"must have the parameters {REGION} and {SIZE}, and may have {OFFSET}"
         raise InvalidRequest(message, name)
     return _RegionSlice(region, offset, size)

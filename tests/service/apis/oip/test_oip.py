@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import json
 import os
 import struct
 from multiprocessing.shared_memory import SharedMemory
@@ -514,6 +515,20 @@ def test_a_region_that_its_client_cut_short_is_refused_and_nothing_dies():
                 answer = await infer(client, {"inputs": [tensor | {"shape": [1]}]})
                 assert answer.status_code == 422
                 assert "ends at byte 16" in answer.json()["error"]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("size", [True, -1, 8.0, "8", None, 1 << 64])
+def test_the_size_of_a_text_in_shared_memory_is_checked(size):
+    async def scenario():
+        async with serving(ENGINE, shared_memory=True) as (client, _):
+            with region(4096) as memory:
+                await application_of(client).oip.regions.register_system("r", memory.name, 0, 4096)
+                place = {"shared_memory_region": "r", "shared_memory_byte_size": size}
+                document = json.dumps({"inputs": [text_input(**place)]})  # orjson has 64 bits.
+                answer = await client.post(INFER, content=document)
+                assert answer.status_code in (413, 422), answer.text
 
     run(scenario)
 
