@@ -132,7 +132,7 @@ class _Opening:
         error: why the GPU cannot be used, if it cannot.
     """
 
-    gpu: RemoteGpu
+    gpu: RemoteGpu  # Missing until its worker has started.
 
     def __init__(
         self, number: int, start: Callable[[], WorkerProcess], memory: WorkerMemory
@@ -146,8 +146,11 @@ class _Opening:
 
     def start(self) -> None:
         """Start the worker, which opens the device."""
+        self._future = self._threads.submit(self._open)
+
+    def _open(self) -> None:
         self.gpu = RemoteGpu(self._start, self._memory)
-        self._future = self._threads.submit(self.gpu.open)
+        self.gpu.open()
 
     def wait(self) -> None:
         """Wait until the device is open or has failed; kill the worker if it hangs."""
@@ -157,8 +160,9 @@ class _Opening:
             self.is_open = True
         except Exception as error:
             self.error = error
-            self.gpu.kill()
-            self.gpu.close()
+            if hasattr(self, "gpu"):
+                self.gpu.kill()
+                self.gpu.close()
             self._threads.close()
 
     def make_member(self) -> Member:

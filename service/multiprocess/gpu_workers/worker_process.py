@@ -17,7 +17,7 @@ import socket
 import subprocess
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -102,7 +102,8 @@ class WorkerProcess:
         self._is_lost = False
         ours, theirs = socket.socketpair()
         files = [theirs.fileno(), memory.file.number]
-        with theirs:
+        with ExitStack() as if_it_does_not_start, theirs:
+            if_it_does_not_start.push(ours)
             values = {**arguments, "socket": files[0], "memory": files[1]}
             self._process = subprocess.Popen(
                 [*command, json.dumps(values)],
@@ -112,6 +113,7 @@ class WorkerProcess:
                 env=environment,
                 start_new_session=True,  # Ctrl-C reaches only the parent, which then closes it.
             )
+            if_it_does_not_start.pop_all()
         self._main = Connection(ours)
 
     @property

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import gc
+import json
 import os
 import signal
 import subprocess
@@ -287,6 +289,24 @@ def test_one_that_cannot_be_opened_is_listed_and_the_other_works(tmp_path):
         (1, "ready"),
         (0, "unavailable"),
     ]
+    workers.engine.close()
+
+
+def test_one_whose_worker_cannot_be_started_is_listed_and_the_other_works(tmp_path, monkeypatch):
+    """As where the system allows no more processes; nothing of it stays open."""
+    start = subprocess.Popen.__init__
+
+    def refuse_the_first(self, command, **options):
+        if json.loads(command[-1])["number"] == 0:
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        start(self, command, **options)
+
+    monkeypatch.setattr(subprocess.Popen, "__init__", refuse_the_first)
+    workers = start_workers(CPU, tmp_path)
+    assert workers.engine.load(BYTES).engine == "gpu"
+    check(workers)
+    states = [(each["number"], each["state"]) for each in workers.engine.status().devices]
+    assert states == [(1, "ready"), (0, "unavailable")]
     workers.engine.close()
 
 
