@@ -126,6 +126,7 @@ class SharedHostMemory(Region):
     Raises:
         ValueError: the file is shorter.
         OutOfMemory: it cannot be page-locked.
+        OSError: this process may open no more files.
     """
 
     on_device = False
@@ -138,11 +139,15 @@ class SharedHostMemory(Region):
         self._begin = np.frombuffer(self._map, np.uint8).ctypes.data
         self.address = self._begin + before
         try:
-            device.pin(self._begin, before + num_bytes)
+            self._file = os.dup(file)
+            try:
+                device.pin(self._begin, before + num_bytes)
+            except BaseException:
+                os.close(self._file)
+                raise
         except BaseException:
             self._map.close()
             raise
-        self._file = os.dup(file)
 
     def read(self, offset: int, out: Bytes) -> None:
         """Fill `out` with the bytes from `offset` on, read from the file.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import functools
 import os
 import threading
@@ -11,6 +12,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -283,4 +285,16 @@ def test_a_file_that_was_cut_short_is_refused_and_ends_nobody(engine):
     with pytest.raises(IndexError, match="ends at byte 1000"):
         memory.read(0, np.empty(1001, np.uint8))
     memory.close()
+    os.close(file)
+
+
+def test_nothing_stays_page_locked_where_no_more_files_may_be_opened(engine, monkeypatch):
+    file = os.memfd_create("texts")
+    os.ftruncate(file, 5000)
+    before = engine.device.page_locked_bytes
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "dup", Mock(side_effect=OSError(errno.EMFILE, "Too many open files")))
+        with pytest.raises(OSError, match="Too many open files"):
+            SharedHostMemory(engine.device, file, 0, 5000)
+    assert engine.device.page_locked_bytes == before
     os.close(file)
