@@ -13,6 +13,7 @@ from typing import Any
 
 from vocabularies.errors import Finding, VocabularyError
 from vocabularies.formats.parsing import decode_text, parse_json
+from vocabularies.model.types import Bpe
 from vocabularies.model.vocabulary import Vocabulary
 
 CONFIG_FILE, TEMPLATE_FILE = "tokenizer_config.json", "chat_template.jinja"
@@ -37,6 +38,22 @@ LISTED = "added_tokens_decoder"
 MAX_FINDINGS = 100
 # Tokenizers that split text as this service does for vocab.json, and add no tokens.
 GPT2_CLASSES = ("GPT2Tokenizer", "GPT2TokenizerFast", "CodeGenTokenizer", "CodeGenTokenizerFast")
+# Tokenizers of transformers 5, with or without "Fast", that obey add_prefix_space beside a
+# tokenizer.json of byte-level BPE. PreTrainedTokenizerFast and others do not.
+PREFIX_CLASSES = (
+    "BartTokenizer",
+    "BlenderbotTokenizer",
+    "CodeGenTokenizer",
+    "CohereTokenizer",
+    "DebertaTokenizer",
+    "GPT2Tokenizer",
+    "GPTNeoXTokenizer",
+    "LEDTokenizer",
+    "LongformerTokenizer",
+    "Qwen2Tokenizer",
+    "RobertaTokenizer",
+    "WhisperTokenizer",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +131,14 @@ class TokenizerConfig:
         """Check that the vocabulary contains each token that the file lists, with the same id.
 
         Raises:
-            VocabularyError: a token differs, or special tokens are not matched; the error contains
-                the place of each such token.
+            VocabularyError: a token differs, special tokens are not matched, or a blank is put
+                before texts; the error contains the place of each such token.
         """
+        kind = str(self.values.get("tokenizer_class")).removesuffix("Fast")
+        adds_prefix = self.values.get("add_prefix_space") is True and kind in PREFIX_CLASSES
+        if adds_prefix and isinstance(vocabulary.model, Bpe):
+            message = "the vocabulary's own file says that no blank is put before a text"
+            raise VocabularyError.at(f"{CONFIG_FILE}: add_prefix_space", message)
         if self.values.get("split_special_tokens") is True:
             message = "special tokens in a text are always matched here"
             raise VocabularyError.at(f"{CONFIG_FILE}: split_special_tokens", message)

@@ -148,6 +148,22 @@ def test_special_tokens_that_are_not_matched_are_refused(tmp_path):
     assert read_model(settings(folder)).vocabulary.digest == load("gpt2").digest
 
 
+@pytest.mark.parametrize(
+    ("name", "is_refused"), [("Qwen2TokenizerFast", True), ("PreTrainedTokenizerFast", False)]
+)
+def test_a_blank_before_texts_is_refused_where_transformers_puts_it_there(
+    tmp_path, name, is_refused
+):
+    """Beside a tokenizer.json without it, the classes of byte-level BPE obey, and others do not."""
+    config = {"tokenizer_class": name, "add_prefix_space": True}
+    folder = write_model_folder(tmp_path / "base", tokenizer_config=config)
+    if is_refused:
+        with pytest.raises(VocabularyError, match=r"tokenizer_config\.json: add_prefix_space"):
+            read_model(settings(folder))
+    else:
+        assert read_model(settings(folder)).vocabulary.digest == load("gpt2").digest
+
+
 def test_what_a_tokenizer_says_and_the_service_does_not_follow_is_noted(tmp_path):
     folder = write_model_folder(tmp_path / "base")
     content = (folder / "tokenizer.json").read_bytes()
