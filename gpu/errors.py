@@ -23,6 +23,10 @@ class BadHandle(ValueError):
     """A handle of another process's device memory cannot be opened."""
 
 
+class SharedTooSmall(BadHandle):
+    """Another process's device memory is smaller than that process says."""
+
+
 class LaunchFailed(RuntimeError):
     """The driver refused to launch a kernel; the message ends with CUDA's number of the error."""
 

@@ -81,11 +81,11 @@ class SharedDeviceMemory(Region):
     Args:
         device: the device of the memory.
         handle: cudaIpcMemHandle_t as bytes.
-        num_bytes: the number of bytes that may be accessed, as stated by the client; the handle
-            does not contain it.
+        num_bytes: the number of bytes that may be accessed, as stated by the client.
 
     Raises:
         BadHandle: the handle is invalid, its memory was freed, or it is of another device.
+        SharedTooSmall: the memory is smaller.
     """
 
     on_device = True
@@ -93,7 +93,7 @@ class SharedDeviceMemory(Region):
     def __init__(self, device: Device, handle: bytes, num_bytes: int) -> None:
         super().__init__()
         self.device, self.num_bytes = device, num_bytes
-        self.address = device.open_shared(handle)
+        self.address = device.open_shared(handle, num_bytes)
 
     def read(self, offset: int, out: Bytes) -> None:
         """Fill `out`, host memory, with the bytes from `offset` on."""

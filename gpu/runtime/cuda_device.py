@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from gpu.errors import BadHandle, DeviceUnavailable, OutOfMemory
+from gpu.errors import BadHandle, DeviceUnavailable, OutOfMemory, SharedTooSmall
 from gpu.host.arrays import address_of
 from gpu.host.extensions import check_extensions
 from gpu.runtime.cuda_stream import CudaStream, SwitchingStream
 from gpu.runtime.cupy_loader import check_device, count_devices, load_cupy
 from gpu.runtime.device import Bytes, DeviceInfo, Stream
+from gpu.runtime.driver_devices import count_shared_bytes
 from gpu.runtime.module_loader import functions_of
 from gpu.runtime.numa import cores_near
 
@@ -158,21 +159,29 @@ class CudaDevice:
         with self._current():
             return self._cupy.asarray(memory)
 
-    def open_shared(self, handle: bytes) -> int:
+    def open_shared(self, handle: bytes, num_bytes: int) -> int:
         """Open device memory of another process by its handle; raises BadHandle."""
         with self._current():
             try:
                 address = int(self._runtime.ipcOpenMemHandle(handle))
             except self._runtime.CUDARuntimeError as error:
                 raise BadHandle(f"the device does not know the handle: {error}") from error
-            # The driver also opens memory of other devices, if it can access it.
-            owner = self._runtime.pointerGetAttributes(address).device
-            if owner != self.number and 0 <= owner < self._num_devices:
+            try:
+                self._check_shared(address, num_bytes)
+            except BadHandle:
                 self._runtime.ipcCloseMemHandle(address)
-                raise BadHandle(
-                    f"the memory belongs to device {owner}, not to device {self.number}"
-                )
+                raise
             return address
+
+    def _check_shared(self, address: int, num_bytes: int) -> None:
+        """Check the size and the device of opened memory; raises BadHandle."""
+        size = count_shared_bytes(address)
+        if size < num_bytes:  # An access behind it would end all work on the device.
+            raise SharedTooSmall(f"the memory has {size} bytes, not {num_bytes}")
+        # The driver also opens memory of other devices, if it can access it.
+        owner = self._runtime.pointerGetAttributes(address).device
+        if owner != self.number and 0 <= owner < self._num_devices:
+            raise BadHandle(f"the memory belongs to device {owner}, not to device {self.number}")
 
     def close_shared(self, address: int) -> None:
         """Close memory that `open_shared` opened."""

@@ -146,11 +146,12 @@ class Device(Protocol):
     def array(self, memory: Any) -> Any:
         """Wrap memory with `__cuda_array_interface__` as an array with `__dlpack__`."""
 
-    def open_shared(self, handle: bytes) -> int:
+    def open_shared(self, handle: bytes, num_bytes: int) -> int:
         """Open device memory of another process by its handle; return its address here.
 
         Raises:
             BadHandle: the handle is invalid, its memory was freed, or it is of another device.
+            SharedTooSmall: the memory has fewer than `num_bytes` bytes.
         """
 
     def close_shared(self, address: int) -> None:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from gpu.errors import DeviceUnavailable
+from gpu.errors import DeviceUnavailable, SharedTooSmall
 from service.apis.oip.shared_memory import CudaRegion, Region, SystemRegion
 from service.core.errors import (
     InvalidRequest,
@@ -139,6 +139,8 @@ class RegionRegistry:
         def open_handle() -> CudaRegion:
             try:
                 memory = self._open_shared(handle, byte_size, device_id)
+            except SharedTooSmall as error:
+                raise InvalidRequest(str(error), "byte_size") from error
             except ValueError as error:
                 raise InvalidRequest(str(error), "raw_handle") from error
             except DeviceUnavailable as error:

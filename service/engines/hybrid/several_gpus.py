@@ -28,7 +28,14 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.errors import BadHandle, DeviceLost, DeviceUnavailable, NotCovered, OutOfMemory
+from gpu.errors import (
+    BadHandle,
+    DeviceLost,
+    DeviceUnavailable,
+    NotCovered,
+    OutOfMemory,
+    SharedTooSmall,
+)
 from gpu.runtime.stage_timer import StageTimes
 from service.engines.base import AnswerIds, DeviceMemory, Engine, SelfTest
 from service.engines.hybrid.gpu_selftest import Gpu, compare_with_cpu
@@ -472,7 +479,7 @@ class SeveralGpus:
             device_id: the number of the device in the client's process; this device is tried first.
 
         Raises:
-            BadHandle: no GPU can open it.
+            BadHandle: no GPU can open it, or it is smaller.
             DeviceUnavailable: no ready GPU can open it, but an excluded GPU may own the memory.
         """
         members = sorted(self._ready(), key=lambda each: each.number != device_id)
@@ -482,6 +489,8 @@ class SeveralGpus:
             memory = opened[member]
             if not isinstance(memory, Exception):
                 return memory
+            if isinstance(memory, SharedTooSmall):
+                raise memory
             if not isinstance(memory, BadHandle):
                 member.fail(memory)
             message = str(memory)

@@ -13,6 +13,7 @@ from gpu.errors import (
     LaunchFailed,
     NotCovered,
     OutOfMemory,
+    SharedTooSmall,
     find_lost_context,
 )
 from service.multiprocess.link.frames import Message
@@ -30,6 +31,7 @@ ERRORS: dict[str, type[Exception]] = {
         LaunchFailed,
         NotCovered,
         OutOfMemory,
+        SharedTooSmall,
         TypeError,
         ValueError,
     )

@@ -10,6 +10,7 @@ import pytest
 import gpu.runtime.cuda_stream
 from gpu.errors import BadHandle
 from gpu.memory.output_buffer import OutputBuffer
+from gpu.runtime import cuda_device
 from gpu.runtime.cuda_device import CudaDevice
 from gpu.runtime.cuda_stream import CudaStream, SwitchingStream
 from tests.support.emulation.device import EmulatedDevice
@@ -123,11 +124,22 @@ def test_ids_are_not_written_to_memory_of_another_device(cuda):
         OutputBuffer.of(out, device, ("<i4",))
 
 
+@pytest.fixture(autouse=True)
+def shared_memory_of_64_bytes(monkeypatch):
+    monkeypatch.setattr(cuda_device, "count_shared_bytes", lambda address: 64)
+
+
+def test_memory_that_is_smaller_than_the_client_says_is_not_opened(cuda):
+    with pytest.raises(BadHandle, match="the memory has 64 bytes, not 65"):
+        device_of(cuda, 0).open_shared(b"handle", 65)
+    assert cuda.calls == [("open", 0), ("ipcCloseMemHandle", 0)]
+
+
 def test_memory_of_another_device_is_not_opened_through_this_one(cuda):
     cuda.owner = 1
-    assert device_of(cuda, 1).open_shared(b"handle") == 4096
+    assert device_of(cuda, 1).open_shared(b"handle", 64) == 4096
     with pytest.raises(BadHandle, match="to device 1, not to device 0"):
-        device_of(cuda, 0).open_shared(b"handle")
+        device_of(cuda, 0).open_shared(b"handle", 64)
     assert cuda.calls == [("open", 1), ("open", 0), ("ipcCloseMemHandle", 0)]
     cuda.owner = -1  # The driver does not say.
-    assert device_of(cuda, 0).open_shared(b"handle") == 4096
+    assert device_of(cuda, 0).open_shared(b"handle", 64) == 4096

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpu.errors import BadHandle, OutOfMemory
+from gpu.errors import BadHandle, OutOfMemory, SharedTooSmall
 from gpu.host._fast_launch import LaunchSpec
 from gpu.kernels.catalog import KERNELS, SOURCES
 from gpu.kernels.job import CUDA
@@ -208,11 +208,14 @@ class EmulatedDevice:
     def has_memory(self, address: int) -> bool:
         return address not in self.foreign
 
-    def open_shared(self, handle: bytes) -> int:
+    def open_shared(self, handle: bytes, num_bytes: int) -> int:
         """Open a block; its handle is its address in decimal digits."""
         number = handle.rstrip(b"\0")
         if not number.isdigit() or int(number) not in self.blocks:
             raise BadHandle("no block of this device")
+        size = self.blocks[int(number)].nbytes
+        if size < num_bytes:
+            raise SharedTooSmall(f"the memory has {size} bytes, not {num_bytes}")
         self.num_shared += 1
         return int(number)
 

@@ -44,7 +44,7 @@ def handle_of(number: int, file: int) -> bytes:
 class ClientDevice(EmulatedDevice):
     """An emulated device that opens files as device memory of clients."""
 
-    def open_shared(self, handle: bytes) -> int:
+    def open_shared(self, handle: bytes, num_bytes: int) -> int:
         number, _, path = handle.rstrip(b"\0").decode().partition(":")
         if number != str(self.number):
             raise BadHandle("no memory of this device")

@@ -79,6 +79,10 @@ def test_a_text_on_the_device_and_its_ids_there():
             (described,) = answer.json()["outputs"]
             size = described["parameters"]["shared_memory_byte_size"]
             assert block[1024 : 1024 + size].view(np.int32).tolist() == ids_of(TEXT)
+            larger = register_body(handle_of(address), 4097)
+            refused = await client.post("/v2/cudasharedmemory/region/x/register", json=larger)
+            assert refused.status_code == 422
+            assert "byte_size: the memory has 4096 bytes, not 4097" in refused.text
             refused = await client.post("/v2/models/gpt2/infer", json=infer_body(size=8))
             assert "has room for 8" in refused.text
             refused = await client.post("/v2/models/gpt2/infer", json=infer_body(size=4000))
@@ -111,6 +115,9 @@ def test_of_several_gpus_the_one_that_has_the_region_serves_it(device_id):
             size = described["parameters"]["shared_memory_byte_size"]
             assert block[1024 : 1024 + size].view(np.int32).tolist() == ids_of(TEXT)
             assert [gpu.num_shared for gpu in gpus] == [0, 3]
+            larger = register_body(handle_of(address), 4097) | {"device_id": device_id}
+            refused = await client.post("/v2/cudasharedmemory/region/x/register", json=larger)
+            assert "the memory has 4096 bytes, not 4097" in refused.text
             unknown = register_body(handle_of(1), 64)
             refused = await client.post("/v2/cudasharedmemory/region/x/register", json=unknown)
             assert refused.status_code == 422 and "no block" in refused.text
