@@ -94,9 +94,10 @@ async def _serve(
     service.join_processes(engine_server)
     async with app.running():
         updates = asyncio.create_task(engine_server.keep_updating())
-        server = await loop.create_unix_server(engine_server.protocol, sock=listening)
         grpc, metrics = await _start_others(app, is_restarted)
         print(UP, grpc.port if grpc else 0, metrics.server_port if metrics else 0, flush=True)
+        # Front ends, which wait at the socket, are ready soon; gRPC answers before.
+        server = await loop.create_unix_server(engine_server.protocol, sock=listening)
         await _wait_for_end(stop, device_lost)
         if stop.is_set():
             await _drain(app, engine_server, grpc)
