@@ -7,8 +7,8 @@ lock of Python. Whatever has started the process starts it again.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import faulthandler
-import sys
 from collections.abc import Coroutine
 from typing import TypeVar
 
@@ -23,8 +23,6 @@ async def run_watched(main: Coroutine[None, None, Result]) -> Result:
 
     A process that was started without stderr is not watched.
     """
-    if sys.stderr is None:
-        return await main
     watching = asyncio.create_task(_set_timer_anew())
     try:
         return await main
@@ -35,5 +33,6 @@ async def run_watched(main: Coroutine[None, None, Result]) -> Result:
 
 async def _set_timer_anew() -> None:
     while True:
-        faulthandler.dump_traceback_later(HANG_S, exit=True)
+        with contextlib.suppress(RuntimeError):  # There is no stderr, or no thread just now.
+            faulthandler.dump_traceback_later(HANG_S, exit=True)
         await asyncio.sleep(PERIOD_S)
