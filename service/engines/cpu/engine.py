@@ -291,8 +291,10 @@ def _encode_short(loaded: _Loaded, batch: Batch) -> Encoded | None:
         return None
     if (text := batch.only_text) is None or (ids := encoder.encode_short(text)) is None:
         return None
-    content = Content(ids, np.array((0, len(ids)), np.int64))
-    return post_process(content, loaded.added, options)
+    offsets = np.array((0, len(ids)), np.int64)
+    if options.add_special_tokens and len(loaded.added):
+        return post_process(Content(ids, offsets), loaded.added, options)
+    return Encoded(ids, offsets)
 
 
 def _is_usual(options: EncodeOptions | Sequence[EncodeOptions]) -> TypeGuard[EncodeOptions]:
