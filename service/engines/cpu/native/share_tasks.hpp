@@ -1,6 +1,12 @@
 // Shares the tasks of a call among the caller and the threads of a pool, which live as long as the process.
 //
-// Waking a thread costs the caller 5 to 10 us, and the thread runs 3 to 25 us later, on shared virtual cores (2026-11).
+// Waking a thread costs the waker 5 to 10 us, and the thread runs 3 to 25 us later, on shared virtual cores (2026-11).
+// So threads wake each other, and after calls in quick succession they look for the next one before they sleep:
+//
+//     caller ─┬─ thread 1 ─┬─ thread 3
+//             │            └─ thread 4
+//             └─ thread 2 ─── thread 5
+//
 // A thread that begins too late finds no task: the caller never waits for a thread that has not begun.
 #pragma once
 
@@ -44,14 +50,20 @@ class ThreadPool {
     }
 
    private:
+    using Clock = std::chrono::steady_clock;
+    using Lock = std::unique_lock<std::mutex>;
+
     struct Job {
         void (*call)(void*);
         void* context;
         size_t num_wanted;                   // Threads that may still begin.
+        size_t num_asleep = 0;               // Those of them that have to be woken.
         std::atomic<size_t> num_running{0};
         Job* next = nullptr;
     };
+    static constexpr size_t WAKES = 2;                            // By the caller, and by each thread that begins.
     static constexpr auto SPIN = std::chrono::microseconds(20);   // Waking a sleeping thread takes as long.
+    static constexpr auto POLL = std::chrono::microseconds(50);   // The longest time between calls of a loop.
     static constexpr auto ASKING = std::chrono::milliseconds(50);
 
     static ThreadPool*& pool() {
@@ -60,15 +72,38 @@ class ThreadPool {
     }
     static void replace() { pool() = new ThreadPool; }
 
+    // Locks without sleeping if the lock is free soon, as it is when many threads begin at once.
+    static void lock_soon(Lock& lock) {
+        for (int tries = 0; tries < 100; tries++)
+            if (lock.try_lock()) return;
+        lock.lock();
+    }
+
     void offer(Job& job) {
+        size_t num_woken;
         {
-            std::lock_guard<std::mutex> lock(mutex_);
+            Lock lock(mutex_);
             start_threads(job.num_wanted);
             Job** last = &jobs_;
             while (*last) last = &(*last)->next;
             *last = &job;
+            has_jobs_ = true;
+            is_loop_ = Clock::now() - last_end_ < POLL;
+            job.num_asleep = job.num_wanted - std::min(job.num_wanted, num_polling_);
+            num_woken = take_asleep(job);
         }
-        has_work_.notify_one();
+        wake(num_woken);
+    }
+
+    // Returns how many threads this one wakes for a job; they wake the others.
+    static size_t take_asleep(Job& job) {
+        size_t count = std::min(job.num_asleep, WAKES);
+        job.num_asleep -= count;
+        return count;
+    }
+
+    void wake(size_t count) {
+        for (; count; count--) has_work_.notify_one();
     }
 
     // Starts threads until there are `count`, or fewer if the system refuses more.
@@ -85,33 +120,51 @@ class ThreadPool {
     }
 
     void serve() {
-        std::unique_lock<std::mutex> lock(mutex_);
+        Lock lock(mutex_);
         while (true) {
             has_work_.wait(lock, [&] { return jobs_ != nullptr; });
             Job& job = *jobs_;
             job.num_running++;
-            if (--job.num_wanted == 0) jobs_ = job.next;
-            bool has_more = jobs_ != nullptr;
+            if (--job.num_wanted == 0) remove(job);
+            size_t num_woken = jobs_ ? take_asleep(*jobs_) : 0;
             lock.unlock();
-            if (has_more) has_work_.notify_one();
+            wake(num_woken);
             job.call(job.context);
-            lock.lock();
+            lock_soon(lock);
             if (--job.num_running == 0) has_ended_.notify_all();   // The job may end with the lock.
+            last_end_ = Clock::now();
+            if (is_loop_ && !jobs_) poll(lock);
         }
     }
 
-    template <typename Ask>
-    void finish(Job& job, Ask ask) {
-        std::unique_lock<std::mutex> lock(mutex_);
+    // Looks for the next job for a while, and gives way to other programs meanwhile.
+    void poll(Lock& lock) {
+        num_polling_++;
+        lock.unlock();
+        auto end = Clock::now() + POLL;
+        while (!has_jobs_ && Clock::now() < end) std::this_thread::yield();
+        lock_soon(lock);
+        num_polling_--;
+    }
+
+    void remove(Job& job) {
         for (Job** each = &jobs_; *each; each = &(*each)->next) {
             if (*each != &job) continue;
             *each = job.next;
             break;
         }
+        has_jobs_ = jobs_ != nullptr;
+    }
+
+    template <typename Ask>
+    void finish(Job& job, Ask ask) {
+        Lock lock(mutex_, std::defer_lock);
+        lock_soon(lock);
+        remove(job);
         if (!job.num_running) return;
         lock.unlock();
-        auto end = std::chrono::steady_clock::now() + SPIN;
-        while (job.num_running && std::chrono::steady_clock::now() < end) {
+        auto end = Clock::now() + SPIN;
+        while (job.num_running && Clock::now() < end) {
         }
         lock.lock();
         while (!has_ended_.wait_for(lock, ASKING, [&] { return job.num_running == 0; })) {
@@ -123,8 +176,11 @@ class ThreadPool {
 
     std::mutex mutex_;
     std::condition_variable has_work_, has_ended_;
-    Job* jobs_ = nullptr;        // In the order in which they came.
-    size_t num_threads_ = 0;
+    Job* jobs_ = nullptr;                 // In the order in which they came.
+    std::atomic<bool> has_jobs_{false};   // The same for threads without the lock.
+    size_t num_threads_ = 0, num_polling_ = 0;
+    Clock::time_point last_end_{};        // Of a thread's work.
+    bool is_loop_ = false;                // The last job came soon after the one before.
 };
 
 // How the bytes of a call are shared.

@@ -1,4 +1,7 @@
-"""The threads that help with large batches: they are kept, bounded, and made anew after a fork."""
+"""The threads that help with large batches.
+
+They are kept, bounded, made anew after a fork, asleep when there is no work, and shared by calls.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ from service.engines.cpu.text import encoder as text_encoder
 pytestmark = pytest.mark.skipif(text_encoder.native is None, reason="the extension is not built")
 SCRIPT = """
 import os
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -40,6 +45,12 @@ def check(name, limit):
     for _ in range(20):
         assert np.array_equal(engine.encode(vocabulary, batch).ids, ids), name
     assert count_threads() - before == started, f"{name}: a later call has started threads"
+    begin = time.process_time()
+    time.sleep(0.3)
+    assert time.process_time() - begin < 0.1, f"{name}: threads do not sleep"
+    with ThreadPoolExecutor(3) as pool:
+        for other in pool.map(lambda _: engine.encode(vocabulary, batch).ids, range(60)):
+            assert np.array_equal(other, ids), f"{name}: calls at once"
     child = os.fork()
     if not child:
         is_same = np.array_equal(engine.encode(vocabulary, batch).ids, ids)
