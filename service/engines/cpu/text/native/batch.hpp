@@ -13,7 +13,7 @@
 
 namespace text {
 
-constexpr int64_t THREAD_BYTES = 3 << 12;       // They take about 20 us, as long as waking a thread.
+constexpr int64_t THREAD_BYTES = 1 << 13;       // They take about 20 us, as long as waking a thread.
 constexpr size_t THREAD_IDS = size_t{1} << 16;  // The same for ids that are copied to fresh memory.
 constexpr size_t KEPT_IDS = size_t{1} << 20;    // Of a thread's memory for ids between two batches.
 
