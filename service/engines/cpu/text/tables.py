@@ -17,7 +17,7 @@ from gpu.errors import NotCovered
 from gpu.text.bpe_symbols import bpe_symbols
 from gpu.text.nfc_check import composed_tables, only_composes
 from gpu.text.pretokenizer_automaton import COVERED, ONE_ROW, certain_automaton
-from service.engines.cpu.text.special_tokens import special_tokens
+from service.engines.cpu.text.special_tokens import NativeToken, special_tokens
 from vocabularies.model.byte_alphabet import UTF8_BYTES
 from vocabularies.model.types import Bpe
 from vocabularies.model.vocabulary import Vocabulary
@@ -96,9 +96,17 @@ def native_arguments(vocabulary: Vocabulary) -> tuple[Any, ...]:
         symbols.symbol_ids.astype(np.int32),
         special,
         parts,
-        name in RULES and not any(LETTER_AND_BLANK.search(token.content) for token in special),
+        name in RULES and not any(map(_may_match_cut, special)),
         (secrets.randbits(SEED_BITS), secrets.randbits(SEED_BITS)),
     )
+
+
+def _may_match_cut(token: NativeToken) -> bool:
+    """Return whether a match may include a letter and the blank after it, where rows are cut.
+
+    Example: the token "mask", if it strips the white space on its right side.
+    """
+    return bool(LETTER_AND_BLANK.search(token.content + b" " * token.strips_right))
 
 
 def _parts(vocabulary: Vocabulary) -> list[bytes]:

@@ -44,7 +44,7 @@ class Vocabulary {
         return {worker, {this}};
     }
 
-    const bool may_cut;     // No special token and no motif has a letter and a blank.
+    const bool may_cut;     // No special token matches a letter and a blank, and there are no motifs.
 
    private:
     void give_back(std::unique_ptr<Worker> worker) {

@@ -88,6 +88,18 @@ def test_random_tokens_have_the_ids_of_tokenizers_and_the_spans_of_the_reference
         assert spans == tokenizer.encode(vocabulary, text, options).spans, text
 
 
+@pytest.mark.parametrize("content", ["mask", "a b"])
+def test_a_long_row_is_not_cut_where_a_token_strips_blanks(content):
+    document = of_added([added(content, 0, lstrip=True, rstrip=True)])
+    vocabulary = read_vocabulary({"tokenizer.json": encoded(document)})
+    encoder, library = encoder_of(vocabulary), Tokenizer.from_str(json.dumps(document))
+    encoder.task_bytes = 64
+    text = f"{content}   " * 2000
+    for encoder.num_threads in (1, 2):
+        got = encoder.encode(Batch([text]), EncodeOptions(False))
+        assert got.ids.tolist() == library.encode(text).ids
+
+
 def test_a_token_that_begins_in_the_blanks_of_the_one_before_it_has_its_own_span():
     tokens = (*(bytes([byte]) for byte in range(256)), b"</s>", b"  ")
     special = (SpecialToken("</s>", 256, rstrip=True), SpecialToken("  ", 257))
