@@ -17,10 +17,10 @@ from service.apis.oip import grpc_regions as regions
 from service.apis.oip import models
 from service.apis.oip.infer import infer
 from service.apis.oip.region_tensors import REGION, input_from_region, output_to_region
-from service.apis.oip.requests import Inference, RequestedOutput
+from service.apis.oip.requests import Inference, RequestedOutput, check_new_input
 from service.apis.oip.state import OipState
 from service.apis.oip.statistics import VERSION
-from service.apis.oip.tensors import BYTES, Tensor, make_bytes_tensor, read_tensor
+from service.apis.oip.tensors import BYTES, Tensor, check_shape, make_bytes_tensor, read_tensor
 from service.core.call import Call
 from service.core.errors import InvalidRequest, UnknownVocabulary
 from service.core.problem_details import as_service_error
@@ -170,6 +170,7 @@ def _inputs(oip: OipState, request: pb.ModelInferRequest) -> dict[str, Tensor]:
     inputs: dict[str, Tensor] = {}
     raw = iter(request.raw_input_contents)
     for each in request.inputs:
+        check_new_input(inputs, each.name)
         parameters, shape = _values(each.parameters), tuple(each.shape)
         if REGION in parameters:
             inputs[each.name] = input_from_region(oip, each.name, each.datatype, shape, parameters)
@@ -177,10 +178,17 @@ def _inputs(oip: OipState, request: pb.ModelInferRequest) -> dict[str, Tensor]:
             content = next(raw, None)
             if content is None:
                 raise InvalidRequest("has no raw content", f"inputs/{each.name}")
+            if each.contents.ByteSize():
+                message = "has contents, but the request has raw_input_contents"
+                raise InvalidRequest(message, f"inputs/{each.name}")
             data = np.frombuffer(content, np.uint8)
             inputs[each.name] = read_tensor(each.name, each.datatype, shape, data)
         else:
             inputs[each.name] = _read_contents(each, shape)
+    if num_left := len(list(raw)):
+        raise InvalidRequest(
+            f"the last {num_left} do not belong to any input", "raw_input_contents"
+        )
     return inputs
 
 
@@ -190,6 +198,7 @@ def _read_contents(each: pb.ModelInferRequest.InferInputTensor, shape: tuple[int
     values = list(getattr(each.contents, field)) if field is not None else []
     if each.datatype != BYTES:
         return read_tensor(each.name, each.datatype, shape, values)
+    check_shape(each.name, shape)
     tensor = make_bytes_tensor(each.name, Batch.from_bytes(values))
     return Tensor(each.name, BYTES, shape, tensor.data)
 

@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 from service.apis.oip.infer import infer
 from service.apis.oip.models import check_version
 from service.apis.oip.region_tensors import REGION, input_from_region, output_to_region
-from service.apis.oip.requests import Inference, RequestedOutput
+from service.apis.oip.requests import Inference, RequestedOutput, check_new_input
 from service.apis.oip.state import OipState
 from service.apis.oip.statistics import VERSION
 from service.apis.oip.tensors import BYTES, Tensor, read_rows, read_tensor
@@ -144,6 +144,7 @@ class Infer:
         """Read each input from shared memory, from the binary tensors in order, or from JSON."""
         inputs: dict[str, Tensor] = {}
         for each in document.inputs:
+            check_new_input(inputs, each.name)
             data: Any = each.data
             size, shape = each.parameters.get(BINARY_SIZE), tuple(each.shape)
             if REGION in each.parameters:

@@ -102,6 +102,9 @@ def _select_outputs(request: Inference, outputs: Outputs) -> list[Tensor]:
             raise InvalidRequest(
                 f"is not an output of this model; the outputs are {known}", f"outputs/{output.name}"
             )
+        if output.parameters.get("classification"):
+            where = f"outputs/{output.name}/classification"
+            raise InvalidRequest("is not possible; no output has classes", where)
     return [outputs[output.name]() for output in request.outputs]
 
 
@@ -246,10 +249,15 @@ async def _decode(service: Service, request: Inference) -> InferenceResult:
     parameters: DecodeParameters = parse_parameters(DecodeParameters, request)
     check_digest(entry, parameters.if_digest)
     ids = request.inputs.get("input_ids")
-    if ids is None or ids.datatype == BYTES:
+    unknown = request.inputs.keys() - {"input_ids", "offsets"}
+    if ids is None or ids.datatype == BYTES or unknown:
+        given = ", ".join(request.inputs) or "none"
         raise InvalidRequest(
-            "the inputs must be input_ids, of an integer type, and offsets", "inputs"
+            f"the inputs must be input_ids, of an integer type, and offsets, not {given}", "inputs"
         )
+    if len(ids.shape) > 2:
+        message = f"must have one or two dimensions, not {len(ids.shape)}"
+        raise InvalidRequest(message, "inputs/input_ids")
     if len(ids.shape) == 2:
         check_rows(service, ids.shape[0], "inputs/input_ids")
     rows = IdRows(ids.data, _id_offsets(ids, request.inputs))

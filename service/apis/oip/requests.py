@@ -87,6 +87,12 @@ class InferenceResult(NamedTuple):
     queue_s: float
 
 
+def check_new_input(inputs: dict[str, Tensor], name: str) -> None:
+    """Raise InvalidRequest if a request has given an input before."""
+    if name in inputs:
+        raise InvalidRequest("is given twice", f"inputs/{name}")
+
+
 def parse_parameters(model: type[Any], request: Inference) -> Any:
     """Validate the parameters of a request, and set the timeout of its call.
 

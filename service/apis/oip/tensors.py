@@ -86,6 +86,18 @@ def make_tensor(name: str, array: NDArray[Any]) -> Tensor:
     )
 
 
+def check_shape(name: str, shape: tuple[int, ...]) -> None:
+    """Check the number of dimensions of a tensor and their sizes.
+
+    Raises:
+        InvalidRequest: there are too many dimensions, or a size is not possible.
+    """
+    if len(shape) > MAX_DIMENSIONS:
+        raise InvalidRequest(f"the shape has more than {MAX_DIMENSIONS} dimensions", name)
+    if any(not 0 <= size < 2**31 for size in shape):
+        raise InvalidRequest("a size in the shape is negative or above 2147483647", name)
+
+
 def read_tensor(
     name: str, datatype: str, shape: tuple[int, ...], data: NDArray[np.uint8] | list[Any]
 ) -> Tensor:
@@ -100,10 +112,7 @@ def read_tensor(
         raise InvalidRequest(
             f"the datatype {datatype} is not supported; supported are {known}", name
         )
-    if len(shape) > MAX_DIMENSIONS:
-        raise InvalidRequest(f"the shape has more than {MAX_DIMENSIONS} dimensions", name)
-    if any(not 0 <= size < 2**31 for size in shape):
-        raise InvalidRequest("a size in the shape is negative or above 2147483647", name)
+    check_shape(name, shape)
     tensor = Tensor(name, datatype, shape, np.zeros(0, np.uint8))
     if isinstance(data, list):
         tensor.data = _from_json(name, datatype, data)

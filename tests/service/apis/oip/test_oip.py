@@ -328,9 +328,15 @@ BAD = [
         422,
         "the inputs must be",
     ),
+    ({"inputs": [text_input(TEXTS), text_input(TEXTS)]}, 422, "inputs/text: is given twice"),
     (body(parameters={"maximum": 5}), 422, "maximum"),
     (body(parameters={"dtype": "uint8"}), 422, "dtype"),
     (body(outputs=[{"name": "logits"}]), 422, "logits"),
+    (
+        body(outputs=[{"name": "input_ids", "parameters": {"classification": 3}}]),
+        422,
+        "outputs/input_ids/classification",
+    ),
     (body(parameters={"padding": "longest"}), 422, "padding"),
     (body(parameters={"padding": -1, "pad_id": 0}), 422, "padding"),
     # No row would be that long, but memory for one would be allocated.
@@ -368,6 +374,59 @@ def test_a_body_that_cannot_be_read_is_refused(content, headers):
             answer = await client.post(INFER, content=content, headers=headers)
             assert answer.status_code in (400, 422)
             assert isinstance(answer.json()["error"], str)
+
+    run(scenario)
+
+
+def id_input(name="input_ids", shape=(2,)):
+    return {"name": name, "datatype": "INT32", "shape": shape, "data": [15496, 11]}
+
+
+@pytest.mark.parametrize(
+    ("inputs", "words"),
+    [
+        ([id_input(), id_input("mask")], "not input_ids, mask"),
+        ([id_input(shape=(1, 1, 2))], "inputs/input_ids: must have one or two dimensions, not 3"),
+    ],
+)
+def test_decode_refuses_inputs_that_it_would_ignore(inputs, words):
+    async def scenario():
+        async with serving(ENGINE) as (client, _):
+            answer = await infer(client, {"inputs": inputs}, path="/v2/models/gpt2.decode/infer")
+            assert answer.status_code == 422
+            assert words in answer.json()["error"]
+
+    run(scenario)
+
+
+def typed_text(*texts, shape=None):
+    contents = pb.InferTensorContents(bytes_contents=texts)
+    shape = [len(texts)] if shape is None else shape
+    tensor = pb.ModelInferRequest.InferInputTensor
+    return tensor(name="text", datatype="BYTES", shape=shape, contents=contents)
+
+
+RAW = b"\2\0\0\0Hi"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "raw", "where"),
+    [
+        ([typed_text(b"Hi", shape=[-1])], [], "text"),
+        ([typed_text(b"Hi", shape=[-1, -1])], [], "text"),
+        ([typed_text(b"Hi", shape=[1] * 9)], [], "text"),
+        ([typed_text(b"Hi"), typed_text(b"a", b"b")], [], "inputs/text"),
+        ([typed_text(shape=[1])], [RAW, RAW], "raw_input_contents"),
+        ([typed_text(b"Hi")], [RAW], "inputs/text"),
+    ],
+)
+def test_grpc_refuses_wrong_shapes_and_contents_that_it_would_ignore(inputs, raw, where):
+    async def scenario():
+        async with serving(ENGINE) as (client, _):
+            request = pb.ModelInferRequest(model_name="gpt2", inputs=inputs, raw_input_contents=raw)
+            with pytest.raises(InvalidRequest) as caught:
+                await grpc_service.model_infer(application_of(client).oip, Call(), request)
+            assert caught.value.where == where
 
     run(scenario)
 
