@@ -235,8 +235,8 @@ class Registry:
                 slow.
         """
         name = self._resolve_upload(name, vocabulary)
-        entry = self.entries.get(name)
-        if entry is not None and entry.vocabulary.digest == vocabulary.digest:
+        entry = self._find_same(name, vocabulary)
+        if entry is not None:
             if not self.find(name).builtin:
                 entry = self._keep_rest(entry, config, notes)
             return entry, False
@@ -250,6 +250,7 @@ class Registry:
             self._keep(name, vocabulary, config, notes)
             entry = LoadedVocabulary(name, vocabulary, residency, config)
             self.known[name], self.entries[name] = known, entry
+            self.failures.pop(name, None)
         self.evict(vocabulary.digest)
         return entry, True
 
@@ -260,6 +261,14 @@ class Registry:
             if meant is not None and self._find_digest(meant) == vocabulary.digest:
                 return meant.name
         return name
+
+    def _find_same(self, name: str, vocabulary: Vocabulary) -> LoadedVocabulary | None:
+        """Return the entry of a name that refers to a vocabulary already; load it if needed."""
+        known = self.known.get(name)
+        with contextlib.suppress(VocabularyError):  # A damaged file cannot be equal.
+            if known is not None and self._find_digest(known) == vocabulary.digest:
+                return self.entries.get(name) or self.load(known)
+        return None
 
     def _keep_rest(
         self, entry: LoadedVocabulary, config: TokenizerConfig | None, notes: tuple[str, ...]

@@ -379,3 +379,26 @@ def test_requests_are_answered_while_a_change_waits_for_a_slow_store_and_a_hangi
 
     run(scenario)
     assert waited == [True, True]
+
+
+def test_the_same_upload_of_an_unloaded_name_changes_nothing(tmp_path):
+    config = TokenizerConfig({"chat_template": "{{ messages }}"})
+    registry = make(store_dir=tmp_path)
+    registry.put("mine", FIRST, False, config)
+    for again in (registry, make(store_dir=tmp_path)):
+        again.entries.clear()
+        entry, changed = again.put("mine", FIRST, replace=False)
+        assert not changed and entry is again.entries["mine"]
+        assert entry.config is not None and entry.config.values == config.values
+    entry, changed = registry.put("hyenadna", builtin.load("hyenadna"), replace=False)
+    assert not changed and entry is registry.entries["hyenadna"]
+
+
+def test_a_replaced_vocabulary_has_not_failed(tmp_path):
+    make(store_dir=tmp_path).put("mine", FIRST, replace=False)
+    (tmp_path / "mine.vocabulary").write_bytes(b"damaged")
+    registry = make(store_dir=tmp_path)
+    with pytest.raises(VocabularyError):
+        registry.load(registry.known["mine"])
+    registry.put("mine", SECOND, replace=True)
+    assert registry.failures == {}
