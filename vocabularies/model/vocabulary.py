@@ -7,6 +7,7 @@ does not depend on files, engines or HTTP.
 from __future__ import annotations
 
 import codecs
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -134,7 +135,20 @@ class Vocabulary(VocabularyFields):
         is_byte_level = isinstance(self.model, Bpe) and self.model.byte_level
         if is_byte_level and token is not None and token_id not in self.contents:
             return to_alphabet(token)
-        return self.token_string(token_id)
+        return self._upstream_strings.get(token_id) or self.token_string(token_id)
+
+    @cached_property
+    def _upstream_strings(self) -> dict[int, str]:
+        """The strings of an upstream file that `tokens` may contain as bytes of the alphabet."""
+        if not isinstance(self.model, Upstream) or '"ByteLevel"' not in self.model.tokenizer_json:
+            return {}
+        document = json.loads(self.model.tokenizer_json)
+        vocab = document["model"]["vocab"]
+        if isinstance(vocab, list):  # Pairs of a token and its score.
+            strings = {token_id: string for token_id, (string, _) in enumerate(vocab)}
+        else:
+            strings = {token_id: string for string, token_id in vocab.items()}
+        return {**strings, **self.contents}
 
     def token_string(self, token_id: int) -> str:
         """Return a token as readable text; bytes that are not UTF-8 as <0xFF>.

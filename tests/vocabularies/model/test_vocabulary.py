@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from vocabularies.builtin import BUILTINS, load
 from vocabularies.errors import VocabularyError
 from vocabularies.formats.canonical_files import read_canonical
+from vocabularies.formats.huggingface.reader import read_tokenizer_json
 from vocabularies.model.canonical import MAGIC, to_bytes
 from vocabularies.model.types import Bpe, Characters, Kmers, SpecialToken, Upstream
 from vocabularies.model.vocabulary import Vocabulary
@@ -200,6 +201,28 @@ def test_tokens_are_shown_as_people_read_them():
             vocabulary.token_string(token_id)
     assert repr(vocabulary) == f"Vocabulary(bpe, 5 ids, {vocabulary.digest})"
     assert AB.special_ids == {4}
+
+
+@pytest.mark.parametrize("kind", ["WordPiece", "Unigram"])
+def test_tokens_that_the_library_computes_are_shown_as_in_their_file(kind):
+    strings = ["<unk>", "Ġthe", "▁", "âĺ"]
+    listed = [[each, 0.0] for each in strings]
+    by_token = {each: token_id for token_id, each in enumerate(strings)}
+    rest = {"continuing_subword_prefix": "##", "max_input_chars_per_word": 100}
+    model = {"vocab": by_token, "unk_token": "<unk>"} | rest
+    if kind == "Unigram":
+        model = {"vocab": listed, "unk_id": 0}
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
+    document = {
+        "model": {"type": kind} | model,
+        "pre_tokenizer": level | {"use_regex": True},
+        "added_tokens": [{"id": 4, "content": " é"} | flags],
+    }
+    vocabulary = read_tokenizer_json(json.dumps(document).encode())
+    assert isinstance(vocabulary.model, Upstream)
+    assert [vocabulary.file_string(i) for i in range(5)] == [*strings, " é"]
+    assert vocabulary.token_string(1) == " the"
 
 
 @pytest.mark.parametrize("name", BUILTINS)
