@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from vocabularies.errors import VocabularyError
+from vocabularies.formats.parsing import parse_json
 from vocabularies.training.options import TrainingOptions
 
 JobState = Literal["queued", "running", "interrupted", "finished", "failed", "cancelled"]
@@ -18,7 +18,7 @@ MAX_FINDINGS = 100
 
 def _from_text(value: Any) -> Any:
     """Parse a list from the text of a form field."""
-    return json.loads(value) if isinstance(value, str) else value
+    return parse_json(value.encode()) if isinstance(value, str) else value
 
 
 class TrainingParameters(BaseModel):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -21,6 +20,7 @@ from service.security.scopes import find_key
 from service.training.jobs import TrainingJobs
 from service.training.schemas import ENDED, TrainingJob, TrainingJobList, TrainingParameters
 from vocabularies.errors import Finding, VocabularyError
+from vocabularies.formats.parsing import parse_json
 
 router = APIRouter(
     prefix="/v1/training-jobs",
@@ -106,9 +106,9 @@ def _parameters(fields: dict[str, str]) -> TrainingParameters:
     """
     values: dict[str, Any] = dict(fields)
     try:
-        given = json.loads(values.pop(OBJECT, "{}"))
-    except ValueError as error:
-        raise InvalidRequest(f"is not JSON: {error}", f"/{OBJECT}") from error
+        given = parse_json(values.pop(OBJECT, "{}").encode())
+    except VocabularyError as error:
+        raise InvalidRequest(str(error), f"/{OBJECT}") from error
     if not isinstance(given, dict):
         raise InvalidRequest("must be an object", f"/{OBJECT}")
     if repeated := sorted(given.keys() & values.keys()):

@@ -32,6 +32,8 @@ from service.registry.reports import (
     report_put,
 )
 from vocabularies import formats
+from vocabularies.errors import VocabularyError
+from vocabularies.formats.parsing import parse_json
 
 router = APIRouter(
     prefix="/v1/vocabularies",
@@ -198,9 +200,11 @@ def _merge_options(
 
 def _special_tokens(text: str) -> dict[str, int]:
     try:
-        return SPECIAL_TOKENS.validate_json(text)
+        return SPECIAL_TOKENS.validate_python(parse_json(text.encode()), strict=True)
     except ValidationError as error:
         raise InvalidRequest("must be a JSON object of tokens and ids", "special_tokens") from error
+    except VocabularyError as error:
+        raise InvalidRequest(str(error), "special_tokens") from error
 
 
 async def _read_body(request: Request, name: str, max_bytes: int) -> UploadBody:

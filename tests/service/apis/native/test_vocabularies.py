@@ -190,6 +190,8 @@ def test_fields_of_a_form_are_options():
         ({}, {"replace": "perhaps"}, "/replace"),
         ({}, {"id_offset": "-1"}, "/id_offset"),
         ({}, {"special_tokens": "[1]"}, "special_tokens"),
+        ({}, {"special_tokens": '{"<a>": 1, "<a>": 2}'}, "special_tokens"),
+        ({}, {"special_tokens": '{"<a>": true}'}, "special_tokens"),
     ],
 )
 def test_a_field_that_is_no_option_is_refused(query, form, where):
