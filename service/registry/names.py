@@ -131,6 +131,7 @@ class Aliases:
         self._store = store
         self._limit = limit
         self.names: dict[str, str] = dict(self._fixed)
+        self._stored: dict[str, str] = {}  # With those whose vocabulary only others know yet.
 
     def read_store(self, known: Container[str]) -> None:
         """Read the aliases that requests added; omit those of vocabularies that no longer exist.
@@ -152,16 +153,17 @@ class Aliases:
         if not self._store.is_kept:
             return []
         try:
-            kept = dict(json.loads(strip_checksum(self._store.read(ALIASES_FILE))))
+            stored = dict(json.loads(strip_checksum(self._store.read(ALIASES_FILE))))
         except FileNotFoundError:
-            kept = {}
+            stored = {}
         except (VocabularyError, ValueError, TypeError, OSError) as error:
             logger.error("store: %s is not used: %s", ALIASES_FILE, error)
             if isinstance(error, OSError):  # For example, a network is down.
                 self._store.forget_version(ALIASES_FILE)
             return []
         names = dict(self._fixed)
-        for alias, own in kept.items():
+        self._stored = {alias: own for alias, own in stored.items() if isinstance(own, str)}
+        for alias, own in self._stored.items():
             if find_name_fault(alias) or alias in known or own not in known:
                 logger.warning("store: the alias %s is not used: it has no meaning", alias)
             else:
@@ -218,7 +220,7 @@ class Aliases:
         """
         if self.names.get(alias) == own:
             return False
-        self._write(self.names | {alias: own})
+        self._write(self._stored | {alias: own})
         self.names[alias] = own
         return True
 
@@ -234,24 +236,25 @@ class Aliases:
                 f"the setting aliases has {alias}; requests cannot change it",
                 "/alias",
             )
-        if alias not in self.names:
+        if alias not in self.names and alias not in self._stored:
             raise UnknownVocabulary("there is no alias with this name", "/alias")
         self._remove([alias])
 
     def delete_of(self, own: str) -> list[str]:
         """Delete the aliases of a vocabulary that requests added; return them."""
-        aliases = [alias for alias in self.of(own) if alias not in self._fixed]
+        names = self._stored | self.names
+        aliases = [alias for alias in names if names[alias] == own and alias not in self._fixed]
         self._remove(aliases)
         return aliases
 
     def _remove(self, aliases: list[str]) -> None:
         if not aliases:
             return
-        self._write({name: own for name, own in self.names.items() if name not in aliases})
+        self._write({name: own for name, own in self._stored.items() if name not in aliases})
         for alias in aliases:
-            del self.names[alias]
+            self.names.pop(alias, None)
 
-    def _write(self, names: dict[str, str]) -> None:
-        kept = {name: own for name, own in names.items() if name not in self._fixed}
+    def _write(self, stored: dict[str, str]) -> None:
         with disk_errors():
-            self._store.write(ALIASES_FILE, add_checksum(json.dumps(kept).encode()))
+            self._store.write(ALIASES_FILE, add_checksum(json.dumps(stored).encode()))
+        self._stored = stored

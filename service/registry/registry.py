@@ -247,10 +247,13 @@ class Registry:
         residency = self.load_on_engine(name, vocabulary)
         with self.changing(name):
             self.check_free(name, vocabulary, replace)
+            is_new = name not in self.known
             self._keep(name, vocabulary, config, notes)
             entry = LoadedVocabulary(name, vocabulary, residency, config)
             self.known[name], self.entries[name] = known, entry
             self.failures.pop(name, None)
+        if is_new:
+            self.follow_aliases()  # The store may have some of this name.
         self.evict(vocabulary.digest)
         return entry, True
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import stat
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -63,8 +64,11 @@ class FolderFiles:
     folder: Path
 
     def read(self, name: str) -> bytes:
-        """Read a file."""
-        return (self.folder / name).read_bytes()
+        """Read a file; a folder or a pipe, which would never end, does not count as one."""
+        path = self.folder / name
+        if not path.is_file():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        return path.read_bytes()
 
     def read_all(self, names: Iterable[str]) -> Iterator[tuple[str, bytes | OSError]]:
         """Read files one after another."""
@@ -89,7 +93,9 @@ class FolderFiles:
             for entry in listed:
                 if entry.name.endswith(suffixes):
                     with suppress(FileNotFoundError):  # Removed meanwhile.
-                        versions[entry.name] = FileVersion.of(entry.stat())
+                        status = entry.stat()
+                        if stat.S_ISREG(status.st_mode):
+                            versions[entry.name] = FileVersion.of(status)
         return versions
 
     def is_own(self, name: str) -> bool:
@@ -180,7 +186,8 @@ class ObjectFiles:
         return {
             name: str(sorted(info.items(), key=str))
             for info in listed
-            if (name := str(info["name"]).rsplit("/", 1)[-1]).endswith(suffixes)
+            if info.get("type") != "directory"
+            and (name := str(info["name"]).rsplit("/", 1)[-1]).endswith(suffixes)
         }
 
     def is_own(self, name: str) -> bool:

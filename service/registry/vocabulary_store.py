@@ -197,6 +197,9 @@ def _open_folder(folder: Path) -> VocabularyStore:
         folder.mkdir(parents=True, exist_ok=True)
         store = VocabularyStore(FolderFiles(folder))
         _remove_partial_files(folder)
+        for path in folder.iterdir():
+            if path.name.endswith((*SUFFIXES, ALIASES_FILE)) and not path.is_file():
+                logger.warning("store: %s is not used: it is not a file", path.name)
     except OSError as error:
         raise ValueError(f"{PREFIX}STORE_DIR: {folder}: {error.strerror}") from error
     if not os.access(folder, os.W_OK):

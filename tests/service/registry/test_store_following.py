@@ -18,6 +18,7 @@ from service.registry.management import Upload, VocabularyManager
 from service.registry.registry import Registry
 from service.registry.store_following import StoreFollower
 from service.registry.tokenizer_config import TokenizerConfig
+from service.registry.vocabulary_store import SUFFIXES
 from tests.support.fake_engine import FakeEngine, byte_vocabulary
 from tests.support.waiting import run
 from vocabularies import builtin
@@ -177,6 +178,61 @@ def test_builtin_names_and_other_files_are_left_alone(two_of_a_folder, tmp_path:
         (tmp_path / name).write_bytes(canonical.to_bytes(SECOND))
     assert follower.follow().names == set()
     assert set(ours.known) == set(builtin.BUILTINS)
+
+
+def test_folders_and_pipes_are_no_files_of_the_store(tmp_path: Path, caplog):
+    names = [f"mine{suffix}" for suffix in SUFFIXES] + ["aliases.json"]
+    for name in names:
+        (tmp_path / name).mkdir()
+    os.mkfifo(tmp_path / "pipe.vocabulary")
+    settings = Settings(store_dir=tmp_path)
+    registry = Registry(FakeEngine(), settings)
+    assert set(registry.known) == set(builtin.BUILTINS)
+    for name in (*names, "pipe.vocabulary"):
+        assert f"store: {name} is not used" in caplog.text
+    with pytest.raises(UnknownVocabulary):
+        registry.delete("mine")
+    with pytest.raises(StoreFailed):
+        registry.put("mine", FIRST, False)
+    with pytest.raises(StoreFailed):
+        registry.put_alias("a", "gpt2", False)
+    registry.put("pipe", FIRST, False)
+    assert load(Registry(FakeEngine(), settings), "pipe") == FIRST.digest
+    follower = StoreFollower(registry)
+    follower.follow()
+    assert follower.follow().names == set()
+    assert set(registry.known) == {*builtin.BUILTINS, "pipe"}
+
+
+def test_an_alias_of_a_vocabulary_that_is_not_known_yet_stays_in_the_store(two):
+    ours, theirs = two
+    theirs.put("mine", FIRST, False)
+    theirs.put_alias("a", "mine", False)
+    ours.follow_aliases()  # For example, because the listing of a bucket lags behind.
+    assert "a" not in ours.aliases
+    ours.put_alias("b", "gpt2", False)
+    StoreFollower(theirs).follow()
+    assert theirs.aliases == {"a": "mine", "b": "gpt2"}
+    StoreFollower(ours).follow()
+    assert ours.aliases == {"a": "mine", "b": "gpt2"}
+    ours.delete("mine")
+    StoreFollower(theirs).follow()
+    assert ours.aliases == theirs.aliases == {"b": "gpt2"}
+
+
+def test_an_alias_whose_vocabulary_is_gone_can_be_removed_and_comes_back_with_it(two):
+    ours, _ = two
+    ours.put("mine", FIRST, False)
+    for alias in ("a", "b"):
+        ours.put_alias(alias, "mine", False)
+    ours.store.remove("mine.vocabulary")
+    again = Registry(FakeEngine(), ours.settings)
+    assert again.aliases == {}
+    again.delete_alias("b")
+    with pytest.raises(UnknownVocabulary):
+        again.delete_alias("b")
+    again.put("mine", SECOND, False)
+    assert again.aliases == {"a": "mine"}
 
 
 def test_a_request_that_changes_the_name_meanwhile_wins_and_the_next_look_finds_the_file(two):
