@@ -101,7 +101,7 @@ class Supervisor:
     Args:
         settings: the settings of the service.
         folder: a temporary folder for the socket of the engine process and, without `store_dir`,
-            for uploaded vocabularies, which outlive a restart of the engine process there.
+            for uploads, which outlive a restart of the engine process there.
     """
 
     def __init__(self, settings: Settings, folder: Path) -> None:
@@ -111,14 +111,14 @@ class Supervisor:
         engine_socket.bind(str(self.link))
         engine_socket.listen(BACKLOG)
         store = settings.store_dir or folder / "store"
-        engine_settings = settings.model_copy(update={"store_dir": store})
+        settings = settings.model_copy(update={"store_dir": store})
         self.port_keepers = bind_shared_sockets(settings)  # They never listen.
         self.port = self.port_keepers[0].getsockname()[1] if self.port_keepers else None
         unix_socket = bind_unix_socket(settings)
         if unix_socket is not None:
             unix_socket.listen(BACKLOG)
         shared = [] if unix_socket is None else [unix_socket]
-        self.children = [Child("engine", engine_settings, [engine_socket])]
+        self.children = [Child("engine", settings, [engine_socket])]
         self.children += [
             Child(f"front-{i}", settings, list(shared)) for i in range(settings.frontends)
         ]

@@ -3,7 +3,8 @@
     front end   body ─► locked file ─► its path in a message ─► engine process reads the file
 
 The file is removed when the request is answered. If a front end is killed before that, the engine
-process removes the file at its next start, as no process holds its lock any more.
+process removes the file at its next start, as no process holds its lock any more. Without a store
+the supervisor removes it with its temporary folder.
 """
 
 from __future__ import annotations

@@ -49,6 +49,15 @@ def connect(made: Supervisor) -> None:
     socket.create_connection(("127.0.0.1", made.port), 60).close()
 
 
+def test_no_process_leaves_uploads_behind_when_there_is_no_store(tmp_path):
+    async def scenario():
+        async with front_end_started(tmp_path) as made:
+            assert {each.settings.store_dir for each in made.children} == {tmp_path / "store"}
+            assert made.settings.store_dir is None
+
+    run(scenario)
+
+
 def test_the_port_of_a_service_that_starts_is_in_use_and_connections_wait(tmp_path):
     async def scenario():
         async with front_end_started(tmp_path) as made:
