@@ -81,7 +81,7 @@ class TextReader:
         """Read the texts of the next record batch, and bool[B] for the null ones; None at the end.
 
         Raises:
-            BadBody: the bytes are not an Arrow stream.
+            BadBody: the bytes are not an Arrow stream, or go on behind its end.
             UnsupportedFormat: the batch is compressed or dictionary-encoded.
             InvalidRequest: there is no column `text`, or it has another type.
             TooLarge: a text has more than `max_bytes` bytes.
@@ -92,6 +92,7 @@ class TextReader:
                 self._schema = self._read_schema()
             message = self._next_message()
             if message is None:
+                self._check_end()
                 return None
             self._number += 1
             if message.type != RECORD_BATCH:
@@ -121,6 +122,16 @@ class TextReader:
         finally:
             self._file.raise_failure()
 
+    def _check_end(self) -> None:
+        """Raise BadBody if a mark has ended the stream before the body, such as one of two streams.
+
+        The read also finds that a compressed body is incomplete.
+        """
+        rest = self._file.read(1)
+        self._file.raise_failure()
+        if len(rest):
+            raise BadBody("the body goes on behind the end of the Arrow stream", "body")
+
     def _read_schema(self) -> pa.Schema:
         message = self._next_message()
         if message is None:
@@ -128,7 +139,10 @@ class TextReader:
         if message.type != "schema":  # Arrow would interpret it as a schema, and crash.
             raise BadBody(f"the first message is a {message.type}, not a schema", "message 0")
         schema = pa.ipc.read_schema(message)
-        if schema.get_field_index(COLUMN) < 0:
+        num_columns = schema.names.count(COLUMN)
+        if num_columns > 1:
+            raise InvalidRequest(f"there are {num_columns} columns {COLUMN}", "schema")
+        if not num_columns:
             names = ", ".join(schema.names) or "none"
             raise InvalidRequest(f"there is no column {COLUMN}; the columns are: {names}", "schema")
         kind = schema.field(COLUMN).type

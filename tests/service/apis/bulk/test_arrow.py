@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import io
 
 import numpy as np
@@ -119,6 +120,7 @@ REFUSED = [
     (stream([["Hello"]], name="texts"), {}, 422, "schema"),
     (stream([[1, 2]], pa.int64()), {}, 422, "schema"),
     (stream([["Hello" * 100]], compression="zstd"), {}, 415, "record batch 0"),
+    (stream([]) + b"x", {}, 400, "body"),
     (GOOD, {"vocabulary": "none"}, 404, ""),
     (GOOD, {"dtype": "uint8"}, 422, "/dtype"),
     (GOOD, {"return_tokens": "true"}, 422, "/return_tokens"),
@@ -134,6 +136,39 @@ def test_what_is_wrong_before_the_first_answer_is_refused(content, query, status
             assert answer.headers["content-type"] == "application/problem+json"
             assert not where or answer.json()["where"] == where
             assert service.streams.num_streams == 0
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("content", "headers", "words"),
+    [
+        (GOOD + b"\n", ARROW, "behind the end"),
+        (GOOD + GOOD, ARROW, "behind the end"),
+        (gzip.compress(GOOD)[:-4], ARROW | {"content-encoding": "gzip"}, "incomplete"),
+    ],
+)
+def test_what_follows_the_end_of_a_stream_is_not_ignored(content, headers, words):
+    async def scenario():
+        async with serving(ENGINE) as (client, _):
+            first, last = read((await post(client, content, headers)).content)
+            assert first["error"] == [None]
+            assert last["error"][0].startswith("bad_body: ")
+            assert words in last["error"][0]
+
+    run(scenario)
+
+
+def test_two_columns_of_texts_are_refused():
+    async def scenario():
+        async with serving(ENGINE) as (client, _):
+            sink, texts = io.BytesIO(), pa.array(["Hello"])
+            batch = pa.RecordBatch.from_arrays([texts, texts], ["text", "text"])
+            with pa.ipc.new_stream(sink, batch.schema) as writer:
+                writer.write_batch(batch)
+            answer = await post(client, sink.getvalue())
+            assert (answer.status_code, answer.json()["where"]) == (422, "schema")
+            assert answer.json()["detail"] == "there are 2 columns text"
 
     run(scenario)
 
