@@ -214,7 +214,10 @@ def test_bytes_that_no_client_library_sends_are_refused(server, client, request_
     assert client.get("/livez").status_code == 200
 
 
-@pytest.mark.parametrize("path", ["/livez", "/readyz", "/metrics", "/health", "/ping"])
+@pytest.mark.parametrize(
+    "path",
+    ["/livez", "/readyz", "/metrics", "/health", "/ping", "/v2/health/live", "/v2/health/ready"],
+)
 def test_probes_may_ask_for_the_head_alone(server, client, path):
     head, whole = client.head(path), client.get(path)
     assert head.status_code == whole.status_code == 200

@@ -32,12 +32,14 @@ async def server_metadata() -> dict[str, Any]:
     return models.server()
 
 
+@router.head("/health/live", include_in_schema=False)
 @router.get("/health/live")
 async def live() -> dict[str, bool]:
     """Report that the process runs."""
     return {"live": True}
 
 
+@router.head("/health/ready", include_in_schema=False)
 @router.get("/health/ready")
 async def ready(service: ServiceDep, response: Response) -> dict[str, bool]:
     """Report whether the service is ready: 200, or 503 if not."""
