@@ -47,13 +47,19 @@ async def get_vocabulary(
 async def put_vocabulary(
     service: Service, call: Call, requests: AsyncIterator[pb.PutVocabularyRequest]
 ) -> pb.PutVocabularyResponse:
-    """Register an uploaded vocabulary; each file may arrive in several pieces."""
+    """Register an uploaded vocabulary; each file may arrive in several pieces.
+
+    A first message without a file and without data only describes the vocabulary.
+    """
     first: pb.PutVocabularyRequest | None = None
     files: dict[str, bytearray] = {}
     limit, size = service.settings.max_vocabulary_bytes, 0
     name = ""
     async for request in requests:
-        first = first or request
+        if first is None:
+            first = request
+            if not (request.file or request.data):
+                continue
         name = request.file or name or first.vocabulary
         size += len(request.data)
         if size > limit:
