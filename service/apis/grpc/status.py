@@ -29,6 +29,12 @@ CODES = {
     507: code_pb2.RESOURCE_EXHAUSTED,
 }
 DOMAIN = "warptok"
+# A client by default refuses trailers of more than 8 KiB: the message, percent-encoded, and the
+# details, which repeat it, in base64.
+MAX_MESSAGE_BYTES = 1024
+MAX_FIELD_BYTES = 256
+MAX_DESCRIPTION_BYTES = 512
+MAX_VIOLATIONS_BYTES = 2048
 
 
 async def abort(
@@ -42,6 +48,7 @@ async def abort(
 def _status(refusal: ServiceError, request_id: str) -> status_pb2.Status:
     where = _field(refusal.where)
     message = f"{where}: {refusal.message}" if where else refusal.message
+    message = _shorten(message, MAX_MESSAGE_BYTES)
     code = CODES.get(refusal.status, code_pb2.INTERNAL)
     info = error_details_pb2.ErrorInfo(reason=refusal.code, domain=DOMAIN)
     info.metadata["http_status"] = str(refusal.status)
@@ -49,17 +56,35 @@ def _status(refusal: ServiceError, request_id: str) -> status_pb2.Status:
     places = [(_field(finding.where), finding.message) for finding in refusal.findings]
     if code == code_pb2.INVALID_ARGUMENT:
         places = places or [(where, refusal.message)]
-        violations = [
-            error_details_pb2.BadRequest.FieldViolation(field=where, description=text)
-            for where, text in places
-        ]
-        details.append(_pack(error_details_pb2.BadRequest(field_violations=violations)))
+        details.append(_pack(_describe_places(places)))
     retry_after = dict(refusal.headers).get(b"retry-after")
     if retry_after is not None:
         delay = duration_pb2.Duration(seconds=int(retry_after))
         details.append(_pack(error_details_pb2.RetryInfo(retry_delay=delay)))
     details.append(_pack(error_details_pb2.RequestInfo(request_id=request_id)))
     return status_pb2.Status(code=code, message=message, details=details)
+
+
+def _describe_places(places: list[tuple[str, str]]) -> error_details_pb2.BadRequest:
+    """Describe the fields and their faults; omit the last ones if they are too many to send."""
+    described = error_details_pb2.BadRequest()
+    for field, text in places:
+        described.field_violations.add(
+            field=_shorten(field, MAX_FIELD_BYTES),
+            description=_shorten(text, MAX_DESCRIPTION_BYTES),
+        )
+        if described.ByteSize() > MAX_VIOLATIONS_BYTES:
+            described.field_violations.pop()
+            break
+    return described
+
+
+def _shorten(text: str, max_bytes: int) -> str:
+    """Cut a text to a number of bytes of UTF-8, three of which are the ellipsis at its end."""
+    data = text.encode()
+    if len(data) <= max_bytes:
+        return text
+    return data[: max_bytes - 3].decode(errors="ignore") + "…"
 
 
 def _field(where: str) -> str:

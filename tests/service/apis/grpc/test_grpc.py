@@ -8,6 +8,7 @@ import filecmp
 import struct
 import threading
 from itertools import pairwise
+from urllib.parse import quote
 
 import grpc
 import numpy as np
@@ -19,6 +20,8 @@ from grpc_status import rpc_status
 
 from service.apis.grpc import tokenizer
 from service.apis.grpc.server import NAME, GrpcServer, read_peer
+from service.apis.grpc.status import abort
+from service.core.errors import InvalidRequest
 from service.core.settings import Settings
 from service.engines.cpu.engine import CpuEngine
 from service.protos import generate
@@ -28,6 +31,7 @@ from tests.support.fake_engine import FakeEngine
 from tests.support.waiting import run, until
 from vocabularies.batch.batch import DEFAULT_OPTIONS, Batch
 from vocabularies.builtin import load
+from vocabularies.errors import Finding
 from vocabularies.formats import write_vocabulary
 from vocabularies.reference.invalid_utf8 import encode_bytes
 from vocabularies.sequences.augmentation import Augmentation, augment
@@ -430,6 +434,21 @@ def test_vocabularies_are_listed_put_and_deleted():
     run(scenario)
 
 
+def test_the_first_message_of_an_upload_may_only_describe_it():
+    async def scenario():
+        async with serving() as (client, _):
+            (content,) = write_vocabulary(load("gpn"), "tokenizer.json").values()
+            head = pb.PutVocabularyRequest(vocabulary="mine")
+            file = pb.PutVocabularyRequest(file="tokenizer.json", data=content)
+            put = await client.PutVocabulary(iter([head, file]))
+            assert put.vocabulary.size == len(load("gpn"))
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await client.PutVocabulary(iter([head]))
+            assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+
+    run(scenario)
+
+
 def test_a_vocabulary_has_a_name_with_a_slash_and_aliases():
     async def scenario():
         async with serving() as (client, _):
@@ -516,6 +535,25 @@ def test_a_refusal_says_why_and_where(request_, code, reason, field):
                 assert found["BadRequest"].field_violations[0].field == field
 
     run(scenario)
+
+
+@pytest.mark.parametrize("letter", ["x", "é", "京"])
+@pytest.mark.parametrize("num_findings", [0, 100])
+def test_a_long_refusal_is_cut_so_that_its_client_reads_it(letter, num_findings):
+    class Refusing:
+        async def abort_with_status(self, status):
+            self.status = status
+            raise RuntimeError
+
+    where, context = "/" + letter * 30_000, Refusing()
+    findings = [Finding(where, letter * 900)] * num_findings
+    with contextlib.suppress(RuntimeError):
+        run(lambda: abort(context, InvalidRequest(letter * 30_000, where, findings), "an id"))
+    status = context.status
+    assert status.details.startswith(letter)
+    num_bytes = len(quote(status.details))
+    num_bytes += sum(len(value) * 4 // 3 for _, value in status.trailing_metadata)  # base64
+    assert num_bytes < 8192
 
 
 def test_a_full_queue_says_when_to_try_again():
