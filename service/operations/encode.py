@@ -69,11 +69,11 @@ OPTION_FIELDS = (
 MAX_IDS = 8_192  # About 50 KB and 0.02 ms; answers with more ids are written in pieces.
 
 
-def check_dtype(vocabulary: Vocabulary, dtype: str) -> None:
+def check_dtype(vocabulary: Vocabulary, dtype: str, where: str = "/dtype") -> None:
     """Raise InvalidRequest if an id of the vocabulary does not fit into the dtype."""
     if len(vocabulary) - 1 > np.iinfo(DTYPES[dtype]).max:
         raise InvalidRequest(
-            f"the {len(vocabulary)} ids of the vocabulary do not fit in {dtype}", "/dtype"
+            f"the {len(vocabulary)} ids of the vocabulary do not fit in {dtype}", where
         )
 
 

@@ -272,11 +272,11 @@ async def find_entry(
     return entry
 
 
-def check_digest(entry: LoadedVocabulary, expected: str | None) -> None:
+def check_digest(entry: LoadedVocabulary, expected: str | None, where: str = "/if_digest") -> None:
     """Raise DigestDiffers if the vocabulary's digest is not the one that the client expects."""
     digest = entry.vocabulary.digest
     if expected is not None and expected not in (digest, digest.removeprefix("sha256:")):
-        raise DigestDiffers(f"the digest of {entry.name} is {digest}", "/if_digest")
+        raise DigestDiffers(f"the digest of {entry.name} is {digest}", where)
 
 
 def find_deadline(service: Service, call: Call) -> float:

@@ -143,7 +143,7 @@ async def count(service: Service, call: Call, request: TextsRequest) -> pb.Count
     """Count the ids of each text."""
     message = request.message
     entry, _ = await _vocabulary(service, call, message.vocabulary, message.options)
-    for option in ("augmentation", "return_tokens"):
+    for option in ("augmentation", "return_offsets", "return_tokens"):
         _refuse(message.options, option, "is not of Count")
     batch = _checked_batch(service, request)
     work = make_bulk_work(service, call, CountWork, entry, batch, read_options(message.options))
@@ -289,8 +289,8 @@ async def _vocabulary(
     The options of the request are checked against the vocabulary.
     """
     entry, dtype = await find_entry(service, call, name), read_dtype(options)
-    check_digest(entry, options.if_digest or None)
-    check_dtype(entry.vocabulary, np.dtype(dtype).name)
+    check_digest(entry, options.if_digest or None, "options.if_digest")
+    check_dtype(entry.vocabulary, np.dtype(dtype).name, "options.dtype")
     return entry, dtype
 
 

@@ -496,7 +496,7 @@ BAD = [
     (batch_request(["x"], "nothing"), "NOT_FOUND", "unknown_vocabulary", None),
     (batch_request(["x"], special="all"), "INVALID_ARGUMENT", "invalid_request", "options.special"),
     (batch_request(["x"], dtype="int8"), "INVALID_ARGUMENT", "invalid_request", "options.dtype"),
-    (batch_request(["x"], dtype="uint8"), "INVALID_ARGUMENT", "invalid_request", "dtype"),
+    (batch_request(["x"], dtype="uint8"), "INVALID_ARGUMENT", "invalid_request", "options.dtype"),
     (batch_request(["x"], if_digest="no"), "FAILED_PRECONDITION", "digest_differs", None),
     (
         pb.EncodeBatchRequest(vocabulary="gpt2", data=b"ab", offsets=b"123"),
@@ -554,6 +554,17 @@ def test_a_long_refusal_is_cut_so_that_its_client_reads_it(letter, num_findings)
     num_bytes = len(quote(status.details))
     num_bytes += sum(len(value) * 4 // 3 for _, value in status.trailing_metadata)  # base64
     assert num_bytes < 8192
+
+
+@pytest.mark.parametrize("option", ["return_offsets", "return_tokens"])
+def test_count_refuses_what_its_answer_cannot_have(option):
+    async def scenario():
+        async with serving() as (client, _):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await client.Count(batch_request(TEXTS, **{option: True}))
+            assert caught.value.details().startswith(f"options.{option}: ")
+
+    run(scenario)
 
 
 def test_a_full_queue_says_when_to_try_again():
