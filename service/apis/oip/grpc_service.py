@@ -107,6 +107,7 @@ async def repository_load(
     oip: OipState, call: Call, request: pb.RepositoryModelLoadRequest
 ) -> pb.RepositoryModelLoadResponse:
     """Load a vocabulary."""
+    models.check_load(request.parameters)
     name = request.model_name.removesuffix(DECODE_SUFFIX)
     await oip.service.get_engine_parts().vocabularies.load(name, "model_name")
     return pb.RepositoryModelLoadResponse()

@@ -186,7 +186,7 @@ def _make_answer(
     oip: OipState, request: _InferDocument, model: str, outputs: list[Tensor]
 ) -> _HttpAnswer:
     """Create the answer, and write outputs to the regions that the request names."""
-    all_binary = bool(request.parameters.get("binary_data_output"))
+    all_binary = _read_flag(request.parameters, "binary_data_output", "parameters")
     requested = {each.name: each.parameters for each in request.outputs}
     described: list[dict[str, Any]] = []
     binary: list[NDArray[Any]] = []
@@ -199,7 +199,7 @@ def _make_answer(
         }
         if REGION in parameters:
             entry["parameters"] = output_to_region(oip.regions, tensor, parameters)
-        elif parameters.get("binary_data", all_binary):
+        elif _read_flag(parameters, "binary_data", f"outputs/{tensor.name}", all_binary):
             entry["parameters"] = {BINARY_SIZE: tensor.data.nbytes}
             binary.append(tensor.data)
         else:
@@ -213,6 +213,13 @@ def _make_answer(
         return _HttpAnswer([head], [(b"content-type", b"application/json")])
     headers = [(b"content-type", b"application/octet-stream"), (LENGTH, b"%d" % len(head))]
     return _HttpAnswer([head, *binary], headers)
+
+
+def _read_flag(parameters: dict[str, Any], name: str, where: str, default: bool = False) -> bool:
+    value = parameters.get(name, default)
+    if not isinstance(value, bool):
+        raise InvalidRequest("must be true or false", f"{where}/{name}")
+    return value
 
 
 def _json_data(tensor: Tensor) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
-from pydantic import Base64Bytes
+from pydantic import Base64Bytes, Field
 from starlette.types import Receive, Scope, Send
 from typing_extensions import override
 
@@ -133,9 +133,17 @@ async def repository_index(service: ServiceDep, request: Request) -> list[dict[s
     return models.index(service, ready_only=options.ready)
 
 
+class LoadRequest(IgnoreExtra):
+    """The body of a request to load a model."""
+
+    parameters: dict[str, Any] = Field({})
+
+
 @router.post(f"/repository/models/{MODEL_PATH}/load")
-async def repository_load(service: ServiceDep, model: str) -> dict[str, str]:
+async def repository_load(service: ServiceDep, request: Request, model: str) -> dict[str, str]:
     """Load a registered vocabulary; PUT /v1/vocabularies/{name} uploads and registers one."""
+    body = LoadRequest.model_validate_json(await read_whole_body(request) or b"{}")
+    models.check_load(body.parameters)
     name = model.removesuffix(DECODE_SUFFIX)
     await service.get_engine_parts().vocabularies.load(name, "model")
     return {}

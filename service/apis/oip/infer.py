@@ -47,7 +47,7 @@ from service.apis.oip.tensors import (
     read_rows,
 )
 from service.batching.work import AnyResult, EncodeWork, IdRows, Result
-from service.core.errors import InvalidRequest, RowRefused, TooLarge
+from service.core.errors import InvalidRequest, RowRefused, ServiceError, TooLarge
 from service.operations.context import Service
 from service.operations.encode import check_dtype, find_pad_id
 from service.operations.operation import (
@@ -83,11 +83,23 @@ async def infer(oip: OipState, request: Inference) -> list[Tensor]:
         else:
             result = await _encode(oip, request)
         selected = _select_outputs(request, result.outputs)
-    except Exception:
+    except Exception as error:
         statistics.add_failure(perf_counter() - begin)
+        if isinstance(error, ServiceError):
+            _place_in_parameters(error)
         raise
     statistics.add_success(result.num_rows, result.queue_s, perf_counter() - begin)
     return selected
+
+
+def _place_in_parameters(error: ServiceError) -> None:
+    """Change the place of a wrong option, which is a JSON pointer, to that of the parameter."""
+    if error.where.startswith("/"):
+        error.where = "parameters" + error.where
+    error.findings = tuple(
+        replace(each, where="parameters" + each.where) if each.where.startswith("/") else each
+        for each in error.findings
+    )
 
 
 def _select_outputs(request: Inference, outputs: Outputs) -> list[Tensor]:
@@ -181,7 +193,7 @@ def _id_outputs(
     limit = service.settings.max_padded_ids
     if width * (len(offsets) - 1) > limit:
         message = f"{len(offsets) - 1} rows of {width} ids; max_padded_ids is {limit}"
-        raise TooLarge(message, "padding")
+        raise TooLarge(message, "/padding")
     side = parameters.padding_side or entry.vocabulary.padding_side
     padded, mask = pad_rows(ids, offsets, pad_id, min_width, side)
     return {

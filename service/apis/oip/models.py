@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from service.apis.oip.statistics import VERSION
-from service.core.errors import UnknownVocabulary
+from service.core.errors import InvalidRequest, UnknownVocabulary
 from service.core.version import package_version
 from service.operations.context import Service
 from service.registry.entries import DECODE_SUFFIX, RegisteredVocabulary
@@ -91,6 +92,20 @@ def check_version(
     if version not in ("", VERSION):
         raise UnknownVocabulary(f"{model} has only version {VERSION}, not {version}", "version")
     return vocabulary
+
+
+def check_load(parameters: Iterable[str]) -> None:
+    """Check that a request to load a model brings neither a configuration nor files.
+
+    Args:
+        parameters: the names of the parameters of the request.
+
+    Raises:
+        InvalidRequest: there is a parameter.
+    """
+    for name in parameters:
+        message = "is not possible; PUT /v1/vocabularies uploads files"
+        raise InvalidRequest(message, f"parameters/{name}")
 
 
 def own_name(service: Service, model: str) -> str:

@@ -196,9 +196,7 @@ class RegionRegistry:
     def _list(self, regions: dict[str, AnyRegion], name: str) -> list[AnyRegion]:
         self._check_enabled()
         if name and name not in regions:
-            raise UnknownRegion(
-                f"no region is registered under the name {name!r}", "shared_memory_region"
-            )
+            raise UnknownRegion(f"no region is registered under the name {name!r}", "name")
         return [regions[name]] if name else list(regions.values())
 
     async def _remove(self, regions: dict[str, AnyRegion], name: str) -> None:

@@ -120,7 +120,8 @@ def parse_parameters(model: type[Any], request: Inference) -> Any:
         if len(digits) > 15:
             raise InvalidRequest("is too large", "parameters/timeout")
         if seconds := int(timeout_us) / 1e6:  # Clients send 0 if there is no timeout.
-            request.call.ends_at = perf_counter() + seconds
+            call = request.call
+            call.ends_at = min(call.ends_at, perf_counter() + seconds)
     try:
         return model.model_validate({"vocabulary": request.model, **given})
     except ValidationError as error:

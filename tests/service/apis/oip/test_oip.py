@@ -20,6 +20,7 @@ from tokenizers import Tokenizer
 
 from service.apis.oip import grpc_service
 from service.apis.oip import infer as oip_infer
+from service.apis.oip.requests import EncodeParameters, Inference, parse_parameters
 from service.apis.oip.tensors import Tensor, make_bytes_tensor, read_rows, read_tensor
 from service.core.call import Call
 from service.core.errors import InvalidRequest
@@ -329,16 +330,23 @@ BAD = [
         "the inputs must be",
     ),
     ({"inputs": [text_input(TEXTS), text_input(TEXTS)]}, 422, "inputs/text: is given twice"),
-    (body(parameters={"maximum": 5}), 422, "maximum"),
-    (body(parameters={"dtype": "uint8"}), 422, "dtype"),
+    (body(parameters={"maximum": 5}), 422, "parameters/maximum: "),
+    (body(parameters={"dtype": "uint8"}), 422, "parameters/dtype: "),
+    (body(parameters={"if_digest": "no"}), 412, "parameters/if_digest: "),
+    (body(parameters={"binary_data_output": "false"}), 422, "parameters/binary_data_output: "),
+    (
+        body(outputs=[{"name": "input_ids", "parameters": {"binary_data": 0}}]),
+        422,
+        "outputs/input_ids/binary_data: ",
+    ),
     (body(outputs=[{"name": "logits"}]), 422, "logits"),
     (
         body(outputs=[{"name": "input_ids", "parameters": {"classification": 3}}]),
         422,
         "outputs/input_ids/classification",
     ),
-    (body(parameters={"padding": "longest"}), 422, "padding"),
-    (body(parameters={"padding": -1, "pad_id": 0}), 422, "padding"),
+    (body(parameters={"padding": "longest"}), 422, "parameters/padding: "),
+    (body(parameters={"padding": -1, "pad_id": 0}), 422, "parameters/padding"),
     # No row would be that long, but memory for one would be allocated.
     (
         {
@@ -485,6 +493,32 @@ def test_the_repository_lists_loads_and_unloads():
             assert states["gpn"] == "UNAVAILABLE"
 
     run(scenario)
+
+
+@pytest.mark.parametrize("name", ["config", "file:1/tokenizer.json"])
+def test_a_model_is_not_loaded_from_what_the_request_brings(name):
+    async def scenario():
+        async with serving(ENGINE) as (client, _):
+            path, document = "/v2/repository/models/gpn/load", {"parameters": {name: "{}"}}
+            answer = await client.post(path, json=document)
+            assert answer.status_code == 422
+            assert answer.json()["error"].startswith(f"parameters/{name}: ")
+            assert (await client.post(path, content=b"[")).status_code == 400
+            request = pb.RepositoryModelLoadRequest(model_name="gpn")
+            request.parameters[name].string_param = "{}"
+            with pytest.raises(InvalidRequest) as caught:
+                await grpc_service.repository_load(application_of(client).oip, Call(), request)
+            assert caught.value.where == f"parameters/{name}"
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(("ends_at", "is_earlier"), [(5.0, True), (float("inf"), False)])
+def test_a_timeout_does_not_defer_the_deadline_of_the_call(ends_at, is_earlier):
+    call = Call()
+    call.ends_at = ends_at
+    parse_parameters(EncodeParameters, Inference("gpt2", {"timeout": 10**9}, {}, [], call))
+    assert (call.ends_at == ends_at) == is_earlier
 
 
 def test_statistics_count_rows_requests_and_failures():
