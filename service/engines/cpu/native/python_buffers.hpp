@@ -4,10 +4,12 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <chrono>
 #include <cstddef>
 #include <exception>
 #include <new>
 #include <string>
+#include <thread>
 
 // A buffer of a Python object, released at the end.
 struct View {
@@ -34,12 +36,26 @@ struct View {
     }
 };
 
+// Calls code that takes Python's lock, and returns its result.
+//
+// Up to Python 3.13, a thread that asks for the lock while the interpreter ends is unwound as by an exception. That
+// would destroy what the other threads of the call still use, and objects of Python without the lock. So the thread
+// sleeps here until the process ends, as from Python 3.14 on.
+template <typename Take>
+auto take_lock(Take take) {
+    try {
+        return take();
+    } catch (...) {
+        while (true) std::this_thread::sleep_for(std::chrono::hours(1));
+    }
+}
+
 // Runs code without Python's lock; returns false, with a Python exception, if it throws.
 template <typename Work>
 bool run_unlocked(Work work) {
     std::string error;
     bool has_memory = true;
-    Py_BEGIN_ALLOW_THREADS
+    PyThreadState* state = PyEval_SaveThread();
     try {
         work();
     } catch (const std::bad_alloc&) {
@@ -47,7 +63,7 @@ bool run_unlocked(Work work) {
     } catch (const std::exception& thrown) {
         error = thrown.what();
     }
-    Py_END_ALLOW_THREADS
+    take_lock([&] { PyEval_RestoreThread(state); });
     if (!has_memory) PyErr_NoMemory();
     else if (!error.empty()) PyErr_SetString(PyExc_RuntimeError, error.c_str());
     return has_memory && error.empty();

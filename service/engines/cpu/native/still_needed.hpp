@@ -1,12 +1,11 @@
 // Asks Python now and then whether the result of a call is still needed.
 #pragma once
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-
 #include <atomic>
 #include <chrono>
 #include <thread>
+
+#include "python_buffers.hpp"
 
 // Thrown in a thread that works on a result that is no longer needed.
 struct Abandoned {};
@@ -29,16 +28,21 @@ class StillNeeded {
     void ask() {
         auto now = std::chrono::steady_clock::now();
         if (is_abandoned_ || now < next_) return;
-        PyGILState_STATE state = PyGILState_Ensure();
-        PyObject* answer = PyObject_CallNoArgs(should_continue_);
-        is_abandoned_ = !answer || PyObject_IsTrue(answer) != 1;
-        Py_XDECREF(answer);
-        PyGILState_Release(state);
+        is_abandoned_ = !take_lock([&] { return ask_python(); });
         next_ = std::chrono::steady_clock::now() + INTERVAL;
     }
 
    private:
     static constexpr auto INTERVAL = std::chrono::milliseconds(50);   // Python's lock may take some of them.
+
+    bool ask_python() const {
+        PyGILState_STATE state = PyGILState_Ensure();
+        PyObject* answer = PyObject_CallNoArgs(should_continue_);
+        bool is_needed = answer && PyObject_IsTrue(answer) == 1;
+        Py_XDECREF(answer);
+        PyGILState_Release(state);
+        return is_needed;
+    }
 
     PyObject* const should_continue_;
     const std::thread::id caller_ = std::this_thread::get_id();

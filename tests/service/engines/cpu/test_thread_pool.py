@@ -62,6 +62,30 @@ for name, limit in (("gpt2", 1), ("gpt2", 4), ("dnabert2", 3), ("nt_v2", 4)):
     check(name, limit)
 """
 
+DAEMON = """
+import sys
+import threading
+import time
+
+from service.engines.cpu.engine import CpuEngine
+from vocabularies import builtin
+from vocabularies.batch.batch import Batch
+
+vocabulary, engine = builtin.load("gpt2"), CpuEngine()
+engine.load(vocabulary)
+engine._loaded[vocabulary.digest].chosen.encoder.num_threads = int(sys.argv[1])
+batch = Batch(["Some words of a text. " * 5_000_000])  # Takes longer than the process runs.
+threading.Thread(target=engine.encode, args=(vocabulary, batch), daemon=True).start()
+time.sleep(0.1)
+"""
+
+
+@pytest.mark.parametrize("num_threads", [1, 3])
+def test_a_process_ends_while_a_daemon_thread_encodes(num_threads: int) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", DAEMON, str(num_threads)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
 
 @pytest.mark.slow
 def test_threads_are_kept_and_a_forked_process_has_its_own() -> None:
