@@ -164,6 +164,7 @@ class VocabularyManager:
         )
         if config is not None:
             config.refuse_other_ids(vocabulary)
+            notes += config.describe_unfollowed(vocabulary)
             if "merges.txt" in files:
                 config.refuse_other_rule(has_pretokenizer=upload.pretokenizer is not None)
         if vocabulary.decoder == "blanks":

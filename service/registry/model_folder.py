@@ -159,6 +159,7 @@ def read_folder(
         special_tokens=config.listed_tokens() if is_ranks else None,
     )
     config.refuse_other_ids(vocabulary)
+    notes += config.describe_unfollowed(vocabulary)
     if "tokenizer.json" in files and (folder / ADDED_FILE).is_file():
         config.refuse_other_added_tokens((folder / ADDED_FILE).read_bytes(), vocabulary)
     if "merges.txt" in files:

@@ -8,6 +8,7 @@ which rendered requests pass to the inference engine.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +37,10 @@ NUMBERS = (
 DEFAULT, TOOL_USE = "default", "tool_use"
 LISTED = "added_tokens_decoder"
 MAX_FINDINGS = 100
+# Named tokens that transformers adds to a tokenizer which does not have them.
+NAMED_TOKENS = tuple(f"{each}_token" for each in ("bos", "eos", "unk", "sep", "pad", "cls", "mask"))
+EXTRA_TOKENS = ("additional_special_tokens", "extra_special_tokens")
+SIDES = ("padding_side", "truncation_side")
 # Tokenizers that split text as this service does for vocab.json, and add no tokens.
 GPT2_CLASSES = ("GPT2Tokenizer", "GPT2TokenizerFast", "CodeGenTokenizer", "CodeGenTokenizerFast")
 # Tokenizers of transformers 5, with or without "Fast", that obey add_prefix_space beside a
@@ -110,6 +115,7 @@ class TokenizerConfig:
             defaults = cls.of(found[GENERATION_FILE], GENERATION_FILE).values
             _check_numbers(defaults)
             values = values | {GENERATION: defaults}
+        _check_templates(values.get("chat_template"))
         return cls(values)
 
     def listed_tokens(self) -> dict[str, int] | None:
@@ -156,6 +162,40 @@ class TokenizerConfig:
                 findings.append(Finding(f"{CONFIG_FILE}: {LISTED}.{token_id}", message))
         if findings:
             raise VocabularyError(findings[:MAX_FINDINGS])
+
+    def describe_unfollowed(self, vocabulary: Vocabulary) -> tuple[str, ...]:
+        """Describe what transformers follows and this service does not.
+
+        Raises:
+            VocabularyError: a named token is neither a string nor an object with a content.
+        """
+        notes = []
+        contents = set(vocabulary.contents.values())
+        for name, value in self._named_tokens():
+            content = value.get("content") if isinstance(value, dict) else value
+            if not isinstance(content, str):
+                message = "must be a string, or an object with a content"
+                raise VocabularyError.at(f"{CONFIG_FILE}: {name}", message)
+            if content and content not in contents:
+                notes.append(
+                    f"{name} {content[:80]!r} of {CONFIG_FILE} is not followed: transformers makes "
+                    "it a special token, here it is ordinary text; add it to tokenizer.json"
+                )
+        for name in SIDES:
+            side = vocabulary.padding_side if name == "padding_side" else "right"
+            if (value := self.values.get(name)) is not None and value != side:
+                notes.append(f"{name} of {CONFIG_FILE} is not followed, requests have {name}")
+        return tuple(notes[:MAX_FINDINGS])
+
+    def _named_tokens(self) -> Iterator[tuple[str, Any]]:
+        for name in NAMED_TOKENS:
+            if self.values.get(name) is not None:
+                yield name, self.values[name]
+        for name in EXTRA_TOKENS:
+            extra = self.values.get(name)
+            listed = enumerate(extra) if isinstance(extra, list) else ()
+            for key, value in extra.items() if isinstance(extra, dict) else listed:
+                yield f"{name}.{key}", value
 
     def refuse_other_added_tokens(self, content: bytes, vocabulary: Vocabulary) -> None:
         """Check that the vocabulary contains the tokens of an added_tokens.json.
@@ -228,6 +268,20 @@ def list_templates(value: Any) -> list[dict[str, Any]]:
         for each in (value if isinstance(value, list) else [])
         if isinstance(each, dict) and isinstance(each.get("name"), str)
     ]
+
+
+def _check_templates(value: Any) -> None:
+    """Check the form of the chat templates of a configuration; null means none.
+
+    Raises:
+        VocabularyError: they are no text, list or object, or one that is used is no text.
+    """
+    is_known = value is None or isinstance(value, str | list | dict)
+    named = {each["name"]: each["template"] for each in list_templates(value)}
+    used = [named[name] for name in (DEFAULT, TOOL_USE) if name in named]
+    if not is_known or not all(isinstance(each, str) for each in used):
+        message = "must be a text, or texts by name in an object or a list"
+        raise VocabularyError.at(f"{CONFIG_FILE}: chat_template", message)
 
 
 def _check_numbers(defaults: dict[str, Any]) -> None:

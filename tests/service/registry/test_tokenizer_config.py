@@ -126,3 +126,44 @@ def test_a_default_of_sampling_that_is_no_number_is_refused(name, value):
     with pytest.raises(VocabularyError, match=f"generation_config.json: {name}: is not a number"):
         read(generation_config={name: value})
     assert read(generation_config={name: None, "eos_token_id": [1]}) is not None
+
+
+@pytest.mark.parametrize(
+    "template", [1, True, [{"name": "default"}], {"default": 1}, {"tool_use": None}]
+)
+def test_a_chat_template_that_is_no_text_is_refused(template):
+    with pytest.raises(VocabularyError, match=r"config\.json: chat_template: must be"):
+        read(tokenizer_config={"chat_template": template})
+
+
+def test_what_transformers_follows_and_the_service_does_not_is_told():
+    """transformers 5.24 makes tokens of nope, hello, <a> and <b>, and pads at the left."""
+    end = "<|endoftext|>"
+    config = {
+        "bos_token": {"content": end},
+        "eos_token": "nope",
+        "pad_token": "hello",
+        "unk_token": None,
+        "image_token": "<image>",
+        "additional_special_tokens": [end, "<a>"],
+        "extra_special_tokens": {"x_token": "<b>"},
+        "padding_side": "left",
+        "truncation_side": "right",
+    }
+
+    async def scenario():
+        async with serving(ENGINE) as (client, _):
+            answer = await answer_to(client, "tokenizer.json", **config)
+            told = [note.split(" of ")[0] for note in answer["notes"]]
+            assert told == [
+                "eos_token 'nope'",
+                "pad_token 'hello'",
+                "additional_special_tokens.1 '<a>'",
+                "extra_special_tokens.x_token '<b>'",
+                "padding_side",
+            ]
+            for wrong in (5, {}, {"content": 5}):
+                answer = await answer_to(client, "tokenizer.json", eos_token=wrong)
+                assert answer["where"] == f"{FILE}: eos_token"
+
+    run(scenario)
