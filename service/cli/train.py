@@ -48,6 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise ValueError(f"a learnt vocabulary cannot be written as {format}; use {known}")
     if arguments.log is not None and not Path(arguments.log).parent.is_dir():
         raise ValueError(f"--log: there is no folder {Path(arguments.log).parent}")
+    if not out.parent.is_dir():
+        raise ValueError(f"--out: there is no folder {out.parent}")
     if out.is_file() and not arguments.force:
         raise ValueError(f"{out} exists already; use --force to overwrite it")
     state = out.with_name(out.name + ".state")

@@ -172,6 +172,8 @@ def test_what_cannot_be_learnt_is_refused(fasta: Path, tmp_path: Path, capsys: C
         assert f"cannot be written as {format}; use tokenizer.json or canonical" in wrong
     log = tmp_path / "none" / "log.tsv"
     assert "--log: there is no folder" in refusal(capsys, "train", "-o", other, "--log", log, fasta)
+    out_of_folder = refusal(capsys, "train", "-o", log.with_name("x.vocabulary"), fasta)
+    assert "--out: there is no folder" in out_of_folder
     assert not other.with_name(f"{other.name}.state").exists()
     assert "vocabulary_size: 3 ids" in refusal(capsys, "train", "-o", other, "--size", "3", fasta)
     text.write_text("ACG\nAXG\n")
