@@ -134,6 +134,23 @@ class IdleTimer:
         self._call = do_nothing
 
 
+def _close_unread(cycle: RequestResponseCycle, app: Any) -> Any:
+    """Return an application whose answer closes the connection if no 100 has asked for the body.
+
+    The client may then send the body or not, so where the next request would begin is unknown.
+    """
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        async def send_last(message: Any) -> None:
+            if cycle.waiting_for_100_continue:
+                cycle.keep_alive = False
+            await send(message)
+
+        await app(scope, receive, send_last)
+
+    return answer
+
+
 class FastPathProtocol(HttpToolsProtocol):
     """uvicorn's protocol, extended to answer small calls of the fast path itself.
 
@@ -244,6 +261,8 @@ class FastPathProtocol(HttpToolsProtocol):
     @override
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self.running = cycle
+        if cycle.waiting_for_100_continue:
+            app = _close_unread(cycle, app)
         super()._start_asgi_task(cycle, app)
 
     def abort(self) -> None:

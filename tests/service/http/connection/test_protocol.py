@@ -206,6 +206,22 @@ def test_only_plain_requests_go_the_short_way(direct_calls, fields, version, is_
     run(scenario)
 
 
+def test_an_answer_without_the_body_that_a_client_holds_back_is_the_last():
+    async def scenario():
+        async with listening(FakeEngine()) as (_, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(
+                b"POST /v1/encode?vocabulary=none HTTP/1.1\r\nHost: localhost\r\n"
+                b"Content-Type: text/plain\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n"
+            )
+            status, fields, _ = await answer(reader)
+            assert (status, fields[b"connection"]) == (404, b"close")
+            assert await reader.read() == b""
+            writer.close()
+
+    run(scenario)
+
+
 @pytest.fixture
 def parsed(monkeypatch) -> list[None]:
     """One entry for each request that the parser saw."""
