@@ -1,4 +1,4 @@
-"""Refuses unknown options in a query string, which would have no effect."""
+"""Refuses unknown and repeated options in a query string, which would have no effect."""
 
 from __future__ import annotations
 
@@ -12,21 +12,25 @@ from service.core.errors import InvalidRequest
 
 
 def refuse_options(query: bytes, known: Collection[str], why: str) -> None:
-    """Check that a query string contains only known options.
+    """Check that a query string contains only known options, each once.
 
     Args:
         query: the query string.
         known: the names of the known options.
-        why: the message of the refusal.
+        why: the message of the refusal of an unknown option.
 
     Raises:
-        InvalidRequest: an option is unknown.
+        InvalidRequest: an option is unknown or occurs twice.
     """
     if not query:
         return
+    found: set[str] = set()
     for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
         if name not in known:
             raise InvalidRequest(why, f"/{name}")
+        if name in found:
+            raise InvalidRequest("occurs twice", f"/{name}")
+        found.add(name)
 
 
 def _refuse_undeclared(request: Request) -> None:

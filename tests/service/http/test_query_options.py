@@ -19,6 +19,7 @@ CALLS = [
     ("GET", "/v1/vocabularies?limit=1", "/limit"),
     ("GET", "/v1/vocabularies/gpt2?fromat=tiktoken", "/fromat"),
     ("PUT", "/v1/vocabularies/new?replaces=true", "/replaces"),
+    ("PUT", "/v1/vocabularies/new?replace=true&format=auto&replace=false", "/replace"),
     ("POST", "/v1/vocabularies/gpt2/load?pinned=1", "/pinned"),
     ("POST", "/v1/training-jobs?size=1", "/size"),
 ]
