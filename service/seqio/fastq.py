@@ -9,6 +9,7 @@ with "@".
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any, BinaryIO
@@ -31,6 +32,8 @@ MAX_BLANK_BYTES = 1 << 20
 READ_BYTES = 1 << 16
 NEAR_BYTES = 64  # A search from the end looks at so many bytes first.
 BUFFER_BYTES = 1 << 17  # What dnaio reads at a time; it doubles this for a longer record.
+QUOTE = re.compile(r"\. The incomplete final record was.*| \('.*", re.DOTALL)
+"""The end of a message of dnaio that repeats a record or its names; refusals never quote input."""
 LINES = 4  # Of a record that dnaio reads.
 
 
@@ -77,7 +80,7 @@ def read_fastq(file: BinaryIO, max_bytes: int | None = None) -> Iterator[tuple[s
                     yield name, sequence
     except FastqError as error:
         behind = " or behind it" if error.line is None else ""
-        raise BadRecord(str(error), number, behind) from error
+        raise BadRecord(QUOTE.sub("", str(error)), number, behind) from error
 
 
 def _read_by_lines(lines: _Lines, error: FastqError) -> Iterator[tuple[str, str]]:

@@ -153,6 +153,19 @@ def test_blank_lines_without_end_are_refused(content: bytes, message: str) -> No
         list(read_fastq(file))
 
 
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"@secret (2)\nGATTACA\n+\n", "Premature end of file encountered"),
+        (b"@x\nGATTACA\n+secret\nIIIIIII\n", "Sequence descriptions don't match"),
+    ],
+)
+def test_a_refusal_does_not_repeat_the_record(content: bytes, reason: str) -> None:
+    with pytest.raises(BadRecord, match=reason) as caught:
+        list(read_fastq(io.BytesIO(content)))
+    assert "GATT" not in str(caught.value) and "secret" not in str(caught.value)
+
+
 @given(
     lengths=st.lists(st.integers(0, 300), min_size=1, max_size=40),
     width=st.integers(1, 300),
