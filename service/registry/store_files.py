@@ -92,10 +92,14 @@ class FolderFiles:
         with os.scandir(self.folder) as listed:
             for entry in listed:
                 if entry.name.endswith(suffixes):
-                    with suppress(FileNotFoundError):  # Removed meanwhile.
+                    try:
                         status = entry.stat()
-                        if stat.S_ISREG(status.st_mode):
-                            versions[entry.name] = FileVersion.of(status)
+                    except OSError as error:
+                        if error.errno not in (errno.ENOENT, errno.ELOOP):
+                            raise
+                        continue  # Removed meanwhile, or a symbolic link to no file.
+                    if stat.S_ISREG(status.st_mode):
+                        versions[entry.name] = FileVersion.of(status)
         return versions
 
     def is_own(self, name: str) -> bool:

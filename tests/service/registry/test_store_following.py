@@ -185,10 +185,11 @@ def test_folders_and_pipes_are_no_files_of_the_store(tmp_path: Path, caplog):
     for name in names:
         (tmp_path / name).mkdir()
     os.mkfifo(tmp_path / "pipe.vocabulary")
+    (tmp_path / "loop.vocabulary").symlink_to("loop.vocabulary")
     settings = Settings(store_dir=tmp_path)
     registry = Registry(FakeEngine(), settings)
     assert set(registry.known) == set(builtin.BUILTINS)
-    for name in (*names, "pipe.vocabulary"):
+    for name in (*names, "pipe.vocabulary", "loop.vocabulary"):
         assert f"store: {name} is not used" in caplog.text
     with pytest.raises(UnknownVocabulary):
         registry.delete("mine")
