@@ -25,6 +25,7 @@ logger = logging.getLogger(__name__)
 MAX_FINDINGS = 20
 MAX_INTEGER = 1 << 63
 EXPECTED = "Input should be "
+BRANCHES = ("str", "constrained-int")  # Names of pydantic for branches of a union.
 Headers = list[tuple[bytes, bytes]]
 
 
@@ -78,7 +79,7 @@ def _pointer(location: Sequence[Any]) -> str:
     """Convert a pydantic location to a JSON pointer; omit the names of union branches."""
     if location and location[0] in ("body", "query", "path", "header"):
         location = location[1:]
-    parts = [str(part) for part in location if part != "str" and "[" not in str(part)]
+    parts = [str(part) for part in location if part not in BRANCHES and "[" not in str(part)]
     return "/" + "/".join(part.replace("~", "~0").replace("/", "~1") for part in parts)
 
 

@@ -288,12 +288,13 @@ class ArrowStream(StreamedResponse):
         tasks: asyncio.TaskGroup,
     ) -> None:
         """Read batches one after another, and start a task that encodes each."""
-        loop, options = asyncio.get_running_loop(), self.options()
+        loop, options, number = asyncio.get_running_loop(), self.options(), 0
         try:
             while (timed := await loop.run_in_executor(thread, source.next_batch)) is not None:
                 texts = timed.batch.texts
                 self.call.times.read = perf_counter() - timed.seconds
-                check_rows(self.service, len(texts), "text")
+                check_rows(self.service, len(texts), f"record batch {number}")
+                number += 1
                 texts.id_dtype = self.dtype
                 work = make_bulk_work(self.service, self.call, EncodeWork, entry, texts, options)
                 await encoded.put(tasks.create_task(self._encode(work, timed.batch.metadata)))

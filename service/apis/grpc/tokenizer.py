@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
+from service.apis.bulk.arrow_reader import check_sizes
 from service.apis.grpc.conversions import (
     TextsRequest,
     error_messages,
@@ -341,8 +342,7 @@ def _one_row(text: bytes) -> Batch:
 def _checked_batch(service: Service, request: TextsRequest) -> Batch:
     batch = request.batch()
     check_rows(service, len(batch), "offsets")
-    longest = int(np.diff(batch.offsets).max(initial=0))
-    _check_bytes(service, longest, "offsets")
+    check_sizes(batch, service.settings.max_text_bytes, "row")
     return batch
 
 

@@ -180,7 +180,7 @@ def test_a_fault_behind_the_first_answer_is_the_last_row(caplog):
         async with serving(ENGINE, max_texts=3) as (client, service):
             for content, code, where in (
                 (stream([["Hello"], ["world"]])[:-40], b"bad_body", b"record batch 1"),
-                (stream([["Hello"], ["a"] * 4]), b"too_large", b"text"),
+                (stream([["Hello"], ["a"] * 4]), b"too_large", b"record batch 1"),
             ):
                 caplog.clear()
                 answer = await post(client, content)

@@ -556,6 +556,16 @@ def test_a_long_refusal_is_cut_so_that_its_client_reads_it(letter, num_findings)
     assert num_bytes < 8192
 
 
+def test_the_row_that_is_too_long_is_named():
+    async def scenario():
+        async with serving(max_text_bytes=1024) as (client, _):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await client.EncodeBatch(batch_request(["a", "b" * 1025]))
+            assert caught.value.details().startswith("row 1: the text has 1025 bytes")
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("option", ["return_offsets", "return_tokens"])
 def test_count_refuses_what_its_answer_cannot_have(option):
     async def scenario():

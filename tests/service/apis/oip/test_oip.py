@@ -346,7 +346,7 @@ BAD = [
         "outputs/input_ids/classification",
     ),
     (body(parameters={"padding": "longest"}), 422, "parameters/padding: "),
-    (body(parameters={"padding": -1, "pad_id": 0}), 422, "parameters/padding"),
+    (body(parameters={"padding": -1, "pad_id": 0}), 422, "parameters/padding: "),
     # No row would be that long, but memory for one would be allocated.
     (
         {
