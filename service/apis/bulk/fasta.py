@@ -135,6 +135,7 @@ class _Records:
         splitter: splits long records; None: records are not split.
         was_packed: whether the body was compressed; if so, its content is not decompressed again.
         uppercase: whether to convert letters of FASTA to upper case before records are split.
+        max_records: the maximum number of records of a batch.
     """
 
     def __init__(
@@ -145,10 +146,12 @@ class _Records:
         *,
         was_packed: bool,
         uppercase: bool,
+        max_records: int = BATCH_RECORDS,
     ) -> None:
         self._body = body
         self._was_packed = was_packed
         self._uppercase = uppercase
+        self._max_records = max_records
         self._max_bytes = max_bytes
         self._splitter = splitter
         self._batches: Iterator[TextBatch] | None = None
@@ -187,7 +190,7 @@ class _Records:
             file = io.BufferedReader(_Body(self._body, first, self._max_bytes), READ_BYTES)
             number = 1
             for batch in sequence_batches(
-                file, format, BATCH_BYTES, BATCH_RECORDS, self._max_bytes
+                file, format, BATCH_BYTES, self._max_records, self._max_bytes
             ):
                 check_sizes(batch.texts, self._max_bytes, "record", number)
                 number += len(batch.names)
@@ -196,7 +199,7 @@ class _Records:
         pieces = fasta_pieces(self._body.read, first)
         if self._uppercase:
             pieces = (piece if isinstance(piece, Name) else piece.upper() for piece in pieces)
-        yield from FastaBatches(self._splitter, self._max_bytes).batches(pieces)
+        yield from FastaBatches(self._splitter, self._max_bytes, self._max_records).batches(pieces)
 
 
 def _end_of_preamble(begin: bytes) -> int:
@@ -301,6 +304,7 @@ class BulkFasta(ArrowStream):
             splitter,
             was_packed=was_packed,
             uppercase=query.uppercase and splitter is not None,
+            max_records=min(BATCH_RECORDS, settings.max_texts),
         )
         return records if form is None else _ChannelRecords(form, records)
 

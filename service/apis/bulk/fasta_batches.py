@@ -65,11 +65,15 @@ class FastaBatches:
     Args:
         splitter: splits long records; None: records are not split.
         max_bytes: the maximum size of a record that is not split.
+        max_records: the maximum number of records of a batch.
     """
 
-    def __init__(self, splitter: Splitter | None, max_bytes: int) -> None:
+    def __init__(
+        self, splitter: Splitter | None, max_bytes: int, max_records: int = BATCH_RECORDS
+    ) -> None:
         self._splitter = splitter
         self._max_bytes = max_bytes
+        self._max_records = max_records
         self._names: list[str] = []
         self._rows: list[bytes] = []
         self._num_bytes = 0
@@ -129,7 +133,9 @@ class FastaBatches:
         if self._begin:
             yield self._part(np.frombuffer(row, np.uint8), continues=False)
         else:
-            is_full = self._num_bytes + len(row) > BATCH_BYTES or len(self._rows) >= BATCH_RECORDS
+            is_full = (
+                self._num_bytes + len(row) > BATCH_BYTES or len(self._rows) >= self._max_records
+            )
             if self._rows and is_full:
                 yield from self._flush()
             self._names.append(self._name)

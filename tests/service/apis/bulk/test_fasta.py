@@ -331,3 +331,16 @@ def test_the_refusal_of_a_compressed_body_names_the_missing_header(name, content
             assert answer.json()["detail"].endswith(f"send it with Content-Encoding: {name}")
 
     run(scenario)
+
+
+@pytest.mark.parametrize("record", [b">r\nACGT\n", b"@r\nACGT\n+\nIIII\n"])
+def test_a_file_may_have_more_records_than_a_request_texts(record):
+    async def scenario():
+        async with serving(ENGINE, max_texts=2) as (client, _):
+            answer = await client.post(
+                "/v1/encode/fasta", params={"vocabulary": "gpn"}, content=record * 5
+            )
+            rows = pa.ipc.open_stream(answer.content).read_all().to_pylist()
+            assert [(row["name"], row["error"]) for row in rows] == [("r", None)] * 5
+
+    run(scenario)
