@@ -65,7 +65,7 @@ class BulkText(StreamedResponse):
         self.query = parse_query(TextQuery, request.query_params)
         read_timeout(self.call)
         self.dtype = DTYPES[self.query.dtype]
-        self.as_octets = "application/octet-stream" in request.headers.get("accept", "")
+        self.as_octets = "application/octet-stream" in request.headers.get("accept", "").lower()
         if self.as_octets and (self.query.return_offsets or self.query.return_tokens):
             raise InvalidRequest("return_offsets and return_tokens need a JSON answer", "Accept")
 

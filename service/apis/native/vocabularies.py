@@ -215,7 +215,7 @@ async def _read_body(request: Request, name: str, max_bytes: int) -> UploadBody:
         InvalidRequest: the upload contains no file, or a file or field is repeated.
     """
     body = await read_whole_body(request, max_bytes, "max_vocabulary_bytes")
-    if not request.headers.get("content-type", "").startswith("multipart/form-data"):
+    if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         return UploadBody({name: body})
 
     async def receive() -> Message:

@@ -68,6 +68,18 @@ def test_without_the_accept_header_the_answer_is_the_json_calls():
     run(scenario)
 
 
+def test_the_case_of_a_media_type_does_not_matter():
+    async def scenario():
+        async with serving(ENGINE) as (client, _):
+            headers = {"content-type": "Text/Plain; Charset=UTF-8"}
+            headers |= {"accept": "Application/Octet-Stream"}
+            answer = await post(client, b"hello", headers, vocabulary="gpt2")
+            assert answer.headers["content-type"] == "application/octet-stream"
+            assert answer.content == np.array([31373], np.int32).tobytes()
+
+    run(scenario)
+
+
 def test_bytes_that_are_no_utf8_have_ids_on_request():
     data = "Hello 🙂".encode()[:-1]
     ids = [token.id for token in encode_bytes(load("gpt2"), data, DEFAULT_OPTIONS)]

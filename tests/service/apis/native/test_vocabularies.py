@@ -123,6 +123,10 @@ def test_several_files_come_as_multipart_and_go_as_a_zip():
         response = await client.put("/v1/vocabularies/mine", files=files)
         assert response.status_code == 201, response.text
         assert response.json()["digest"] == builtin.load("gpt2").digest
+        request = client.build_request("PUT", "/v1/vocabularies/mine", files=files)
+        form = request.headers["content-type"].replace("multipart/form-data", "Multipart/Form-Data")
+        request.headers["content-type"] = form
+        assert (await client.send(request)).status_code == 200
         got = await client.get("/v1/vocabularies/gpt2?format=vocab.json")
         archive = zipfile.ZipFile(io.BytesIO(got.content))
         assert {name: archive.read(name) for name in archive.namelist()} == written
