@@ -71,7 +71,7 @@ CPU = Run(
 CPU_16_CORES = Run(
     "cpu_16_cores",
     "engine/cpu_16_cores.json",
-    "benchmarks.engine --engine cpu --data FOLDER --kinds text --cores all",
+    "benchmarks.engine --engine cpu --data FOLDER --cores 1 all",
 )
 BUS = Run(
     "bus",

@@ -34,8 +34,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 NOT_WRITABLE = (
-    *(errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO),
-    *(errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ESTALE),
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EIO,
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.ESTALE,
 )
 
 
